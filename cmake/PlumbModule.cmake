@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+# One function per kind of thing this repository builds, so that each module's CMakeLists.txt is a short declaration.
+
+# Warnings for our own code only. PRIVATE options are not exported, so users of the library never see them.
+function(plumb_strict target)
+  target_compile_features(${target} PUBLIC cxx_std_20)
+  target_compile_options(${target} PRIVATE
+    -Wall -Wextra -Wpedantic -Wshadow -Wconversion -Wnon-virtual-dtor -Woverloaded-virtual -Wold-style-cast -Wextra-semi
+    # g++ 12 reports std::string's own operator+ (GCC bug 105329) as overlapping memory.
+    $<$<CXX_COMPILER_ID:GNU>:-Wduplicated-cond -Wlogical-op -Wno-restrict>
+    $<$<BOOL:${PLUMB_WERROR}>:-Werror>)
+endfunction()
+
+# plumb_add_module(<name> HEADERS <public headers> SOURCES <files> [PUBLIC <libs>] [PRIVATE <libs>])
+# Static library plumb_<name>, known to everybody as plumbline::<name>. Public headers lie in include/plumb/<name>/ and are
+# listed one by one: each is compiled alone by all_verify_interface_header_sets, and only include/ is visible to others.
+# Each module is its own export set, so that a user of one component does not need the dependencies of another.
+function(plumb_add_module name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "HEADERS;SOURCES;PUBLIC;PRIVATE")
+  foreach(needed IN LISTS arg_PUBLIC arg_PRIVATE)
+    if(needed MATCHES "^plumbline::" AND NOT TARGET ${needed})
+      set(missing ${needed})
+    endif()
+  endforeach()
+  if(NOT arg_SOURCES OR missing)
+    message(STATUS "plumbline::${name}: not built (no sources, or no ${missing})")
+    return()
+  endif()
+  set(target plumb_${name})
+  add_library(${target} STATIC ${arg_SOURCES})
+  add_library(plumbline::${name} ALIAS ${target})
+  target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS include FILES ${arg_HEADERS})
+  target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
+  plumb_strict(${target})
+  set_target_properties(${target} PROPERTIES
+    EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
+  install(TARGETS ${target} EXPORT plumbline_${name} ARCHIVE FILE_SET HEADERS)
+  install(EXPORT plumbline_${name} NAMESPACE plumbline:: DESTINATION ${PLUMB_INSTALL_CMAKEDIR})
+endfunction()
+
+# plumb_add_program(<name> SOURCES <files> LIBRARIES <libs>)
+# An installed executable. All programs lie in one folder, because `plumb` looks for its siblings beside itself.
+function(plumb_add_program name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  add_executable(${name} ${arg_SOURCES})
+  target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
+  plumb_strict(${name})
+  install(TARGETS ${name} RUNTIME)
+endfunction()

@@ -1,0 +1,54 @@
+# SPDX-License-Identifier: Apache-2.0
+# How tests are registered. Every ctest entry carries a label (its module, or mpi) and a limit: nothing here may hang.
+include(Catch)
+
+# plumb_add_tests(<module> SOURCES <test files> [LIBRARIES <libs>] [LABELS <labels>])
+# One executable test_<module>; every TEST_CASE in it becomes the ctest entry "<module>: <sentence>".
+# `-w NoTests`: a name that matches nothing fails instead of passing unrun.
+function(plumb_add_tests module)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")
+  if(NOT arg_SOURCES)
+    return()
+  endif()
+  plumb_add_test_program(test_${module} SOURCES ${arg_SOURCES} LIBRARIES ${arg_LIBRARIES})
+  if(arg_LABELS)
+    set(labels "${arg_LABELS}")
+  else()
+    set(labels "${module}")
+  endif()
+  catch_discover_tests(test_${module} TEST_PREFIX "${module}: " EXTRA_ARGS -w NoTests
+    PROPERTIES LABELS "${labels}" TIMEOUT ${PLUMB_TEST_TIMEOUT})
+endfunction()
+
+# plumb_add_test_program(<target> SOURCES <files> [LIBRARIES <libs>]): a Catch2 program that no ctest entry runs by itself.
+function(plumb_add_test_program target)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
+  add_executable(${target} ${arg_SOURCES})
+  target_link_libraries(${target} PRIVATE plumb_test_main ${arg_LIBRARIES})
+  plumb_strict(${target})
+endfunction()
+
+# plumb_add_mpi_test(<name> TARGET <executable> RANKS 1 2 4 [ARGS ..] [LABELS ..] [TIMEOUT seconds])
+# One ctest entry "<name> (R ranks)" per rank count. MPIEXEC_TIMEOUT ends a hung job and its ranks before ctest would.
+function(plumb_add_mpi_test name)
+  cmake_parse_arguments(PARSE_ARGV 1 arg "" "TARGET;TIMEOUT" "RANKS;ARGS;LABELS")
+  if(NOT arg_TIMEOUT)
+    set(arg_TIMEOUT ${PLUMB_TEST_TIMEOUT})
+  endif()
+  math(EXPR ctest_timeout "${arg_TIMEOUT} + 10")
+  foreach(ranks IN LISTS arg_RANKS)
+    set(test "${name} (${ranks} ranks)")
+    add_test(NAME "${test}"
+      COMMAND ${MPIEXEC_EXECUTABLE} ${MPIEXEC_NUMPROC_FLAG} ${ranks} --oversubscribe $<TARGET_FILE:${arg_TARGET}> ${arg_ARGS})
+    set_tests_properties("${test}" PROPERTIES LABELS "mpi;${arg_LABELS}" PROCESSORS 2 TIMEOUT ${ctest_timeout}
+      ENVIRONMENT "${PLUMB_MPI_TEST_ENVIRONMENT};MPIEXEC_TIMEOUT=${arg_TIMEOUT}")
+  endforeach()
+endfunction()
+
+# Open MPI on a small machine: more ranks than cores must neither be refused nor spin (a ring hop of 8 ranks on 2 cores
+# takes 23 ms without yielding, 8 us with), containers often forbid cross-memory attach, and TMPDIR must be short because
+# the session directory holds sockets.
+set(PLUMB_MPI_TEST_ENVIRONMENT
+  OMPI_ALLOW_RUN_AS_ROOT=1 OMPI_ALLOW_RUN_AS_ROOT_CONFIRM=1
+  OMPI_MCA_rmaps_base_oversubscribe=1 OMPI_MCA_mpi_yield_when_idle=1 OMPI_MCA_hwloc_base_binding_policy=none
+  OMPI_MCA_btl=self,vader OMPI_MCA_btl_vader_single_copy_mechanism=none TMPDIR=/tmp)

@@ -1,0 +1,9 @@
+// SPDX-License-Identifier: Apache-2.0
+// The main() of every test program, compiled once. With Catch2 version 3 the library brings it.
+#if __has_include(<catch2/catch_all.hpp>)
+#include <catch2/catch_session.hpp>
+int main(int argc, char** argv) { return Catch::Session().run(argc, argv); }
+#else
+#define CATCH_CONFIG_MAIN
+#include <catch2/catch.hpp>
+#endif
