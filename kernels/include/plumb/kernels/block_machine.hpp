@@ -28,45 +28,45 @@ namespace plumb {
 class BlockListener {
  public:
   virtual ~BlockListener() = default;
-  /// `index` counts the blocks this chunk closes, from 0: ForwardArgs::closed[index] is final. Not called by a
+  /// `index` counts the blocks this chunk closes, from 0: MachineForward::closed[index] is final. Not called by a
   /// recomputation. The slot stays readable for the rest of this forward.
   virtual void block_closed(std::size_t index) = 0;
 };
 
 /// evaluate: nothing is kept, by machine or host. train: a backward with the same tape follows.
-enum class Pass { evaluate, train };
+enum class ForwardKind { evaluate, train };
 
 /// Operands of one forward. Which of them exist is chunk_depth(); a wrong count or a null where a tensor is due
 /// throws std::invalid_argument. No output may overlap an input or another output; outputs are fully overwritten.
-struct ForwardArgs {
+struct MachineForward {
   std::int64_t tokens = 0;
   std::span<const void* const> sources;  ///< b_0 .. b_{num_sources-1}; may be left empty by a chunk that reads none.
   const void* partial_in = nullptr;      ///< the block left open by the chunk before.
   std::span<void* const> closed;         ///< one slot per block this chunk closes, ascending.
   void* partial_out = nullptr;           ///< the block this chunk leaves open.
   void* head = nullptr;                  ///< the head's aggregate of b_0 .. b_N, on the head chunk if configured.
-  Pass pass = Pass::train;
+  ForwardKind kind = ForwardKind::train;
   BlockListener* listener = nullptr;  ///< optional.
 };
 
 /// An accumulator of a block's gradient. first_touch: it holds nothing yet and is overwritten (no clearing needed);
 /// otherwise it holds a sum that arrived from elsewhere and is added to.
-struct GradientSlot {
+struct BlockGradient {
   void* sum = nullptr;
   bool first_touch = true;
 };
 
 /// Operands of one backward; values are the very ones of the forward. No two accumulators overlap.
-struct BackwardArgs {
-  std::span<const void* const> sources;        ///< as in the forward.
-  const void* partial_in = nullptr;            ///< as in the forward.
-  std::span<const void* const> closed;         ///< the blocks this chunk closed.
-  const void* grad_partial_out = nullptr;      ///< gradient of partial_out, where there is one.
-  const void* grad_head = nullptr;             ///< gradient of the head's aggregate, where there is one.
-  std::span<const GradientSlot> grad_closed;   ///< per closed block: the sum from later chunks comes in; afterwards
-                                               ///< it is the block's total gradient.
-  std::span<const GradientSlot> grad_sources;  ///< per source: exactly one contribution is added by this call.
-  void* grad_partial_in = nullptr;             ///< written: gradient of partial_in, where there is one.
+struct MachineBackward {
+  std::span<const void* const> sources;         ///< as in the forward.
+  const void* partial_in = nullptr;             ///< as in the forward.
+  std::span<const void* const> closed;          ///< the blocks this chunk closed.
+  const void* grad_partial_out = nullptr;       ///< gradient of partial_out, where there is one.
+  const void* grad_head = nullptr;              ///< gradient of the head's aggregate, where there is one.
+  std::span<const BlockGradient> grad_closed;   ///< per closed block: the sum from later chunks comes in; afterwards
+                                                ///< it is the block's total gradient.
+  std::span<const BlockGradient> grad_sources;  ///< per source: exactly one contribution is added by this call.
+  void* grad_partial_in = nullptr;              ///< written: gradient of partial_in, where there is one.
 };
 
 /// Buffers needed only while a call runs. Machines that never run at the same time (the chunks of one rank) should
@@ -108,16 +108,16 @@ class BlockMachine {
   const ChunkDepth& depth() const;
 
   /// Runs the chunk. Throws std::invalid_argument on bad operands or, in training, a tape already in flight.
-  void forward(TapeId tape, const ForwardArgs& args);
+  void forward(TapeId tape, const MachineForward& args);
 
-  /// Whole backward of a forward with Pass::train; consumes the tape. Adds to the depth parameters' gradients.
+  /// Whole backward of a forward with ForwardKind::train; consumes the tape. Adds to the depth parameters' gradients.
   /// The parameters must not have changed since the forward. Throws std::invalid_argument on bad operands or an
   /// unknown tape.
-  void backward(TapeId tape, const BackwardArgs& args);
+  void backward(TapeId tape, const MachineBackward& args);
 
   /// First half of a split backward: everything that reads a block or a partial, and the depth parameters' gradients.
   /// Afterwards no pointer of `args` is needed any more; the tape waits for backward_weight.
-  void backward_input(TapeId tape, const BackwardArgs& args);
+  void backward_input(TapeId tape, const MachineBackward& args);
 
   /// Second half: the sublayers' weight gradients. Reads no block.
   void backward_weight(TapeId tape);

@@ -27,7 +27,7 @@ enum class QueryInit { zero, normal };
 struct DepthConfig {
   DepthMode mode = DepthMode::block;
   int num_sublayers = 0;    ///< L, over the whole model.
-  int block_length = 1;     ///< S, sublayers per block; the last block may be short. 1 under `full`.
+  int block_length = 1;     ///< S, sublayers per block, 1..L; the last block may be short. 1 under `full`.
   int schedule_length = 8;  ///< `full` only: sublayers whose queries share one pass over the earlier blocks.
   std::int64_t width = 0;   ///< d.
   double eps = 1e-6;        ///< inside the root of the key norm.

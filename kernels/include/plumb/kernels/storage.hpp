@@ -24,7 +24,7 @@ std::size_t bytes_per_element(Storage storage);
 Storage gradient_storage(Storage storage);
 
 /// "fp32", "fp64". Throws std::invalid_argument for a value outside the enumeration.
-std::string_view name(Storage storage);
+std::string_view to_string(Storage storage);
 
 /// A writable [tokens, width] tensor of format `storage`, contiguous and row-major.
 struct View {
