@@ -2,10 +2,10 @@
 //
 // action.hpp: one thing a rank computes: an operation of one chunk on one microbatch.
 //
-// F = forward, B = full backward, I = backward for inputs only, W = backward for weights only (B = I then W). An action may
-// also be an overlapped pair of two such computations (a forward and a backward sharing the device). Its text is the token of
-// torch.distributed.pipelining's schedule CSV: "3F12", "0B7", "(0F7;7B3)OVERLAP_F_B". Communication is not an action here:
-// it is derived by lowering.
+// F = forward, B = full backward, I = backward for inputs only, W = backward for weights only (B = I then W). An action
+// may also be an overlapped pair of two such computations (a forward and a backward sharing the device). Its text is
+// the token of torch.distributed.pipelining's schedule CSV: "3F12", "0B7", "(0F7;7B3)OVERLAP_F_B". Communication is not
+// an action here: it is derived by lowering.
 #pragma once
 
 #include <optional>
@@ -36,8 +36,8 @@ struct Action {
 std::string to_string(const Compute& compute);  // "3F12"
 std::string to_string(const Action& action);
 
-// Strict: the whole token must match, digits are ASCII without leading zeros, a microbatch is required. Throws InputError
-// with the token and what was expected. Communication tokens (SEND_F and the like) are refused by name.
+// Strict: the whole token must match, digits are ASCII without leading zeros, a microbatch is required. Throws
+// InputError with the token and what was expected. Communication tokens (SEND_F and the like) are refused by name.
 Action parse_action(std::string_view token);
 
 }  // namespace plumb

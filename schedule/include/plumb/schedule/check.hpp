@@ -2,9 +2,9 @@
 //
 // check.hpp: is a schedule complete, placed right, and in an order that can run?
 //
-// A schedule may come from a person. The check is independent of the generators: it looks only at the table. It reports every
-// fault it finds (up to a limit) with row, column and token, and one cycle when the order cannot run even with instant
-// communication. Communication deadlocks are another matter: see plumb/cache/deadlock.hpp.
+// A schedule may come from a person. The check is independent of the generators: it looks only at the table. It reports
+// every fault it finds (up to a limit) with row, column and token, and one cycle when the order cannot run even with
+// instant communication. Communication deadlocks are another matter: see plumb/cache/deadlock.hpp.
 #pragma once
 
 #include <string>
@@ -27,8 +27,9 @@ struct ScheduleCheck {
   bool ok() const { return faults.empty() && cycle.empty(); }
 };
 
-// Completeness (each microbatch exactly once per chunk and operation: F and either B or I+W, or F alone throughout), placement,
-// ranges, F before B/I, I before W, and an order in which every action's inputs can exist. Linear in the number of actions.
+// Completeness (each microbatch exactly once per chunk and operation: F and either B or I+W, or F alone throughout),
+// placement, ranges, F before B/I, I before W, and an order in which every action's inputs can exist. Linear in the
+// number of actions.
 ScheduleCheck check_schedule(const Schedule& schedule, std::size_t max_faults = 20);
 
 // Throws InputError with the first fault.

@@ -2,9 +2,10 @@
 //
 // compute_csv.hpp: torch.distributed.pipelining's compute-only schedule CSV, out and in.
 //
-// One row per rank, one cell per action, an empty cell is a bubble. Writing gives CRLF line ends and no blanks. Reading is
-// strict where torch's reader guesses (junk after a token, missing microbatch): every such cell is an InputError naming row,
-// column and token. Rows become ranks; the number of chunks and microbatches and the placement are inferred unless given.
+// One row per rank, one cell per action, an empty cell is a bubble. Writing gives CRLF line ends and no blanks. Reading
+// is strict where torch's reader guesses (junk after a token, missing microbatch): every such cell is an InputError
+// naming row, column and token. Rows become ranks; the number of chunks and microbatches and the placement are inferred
+// unless given.
 #pragma once
 
 #include <optional>
@@ -17,8 +18,8 @@ namespace plumb {
 
 std::string write_compute_csv(const Schedule& schedule);
 
-// `layout`: what the file must fit; when absent P = rows, V = chunks / rows, M = largest microbatch + 1, placement = the one of
-// loop and vee that agrees with the rows. Blank cells are dropped. Throws InputError.
+// `layout`: what the file must fit; when absent P = rows, V = chunks / rows, M = largest microbatch + 1, placement =
+// the one of loop and vee that agrees with the rows. Blank cells are dropped. Throws InputError.
 Schedule read_compute_csv(std::string_view text, std::string_view name, std::optional<Layout> layout = std::nullopt);
 
 }  // namespace plumb

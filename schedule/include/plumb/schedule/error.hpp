@@ -2,9 +2,9 @@
 //
 // error.hpp: the one exception for bad input.
 //
-// Everything a user can get wrong (a flag, a layout, a schedule file) ends as an InputError whose text is one line: what is
-// wrong, where, and the nearest legal value. The command line turns it into exit code 2. It is NOT used for broken
-// invariants (see invariant.hpp) nor for failing peers.
+// Everything a user can get wrong (a flag, a layout, a schedule file) ends as an InputError whose text is one line:
+// what is wrong, where, and the nearest legal value. The command line turns it into exit code 2. It is NOT used for
+// broken invariants (see invariant.hpp) nor for failing peers.
 #pragma once
 
 #include <stdexcept>

@@ -2,8 +2,8 @@
 //
 // ids.hpp: the integers of a pipeline, one type each, so that a chunk is never taken for a rank.
 //
-// All count from 0. `value` is public: an id is plain data and its index() goes straight into a vector. Block 0 is the token
-// embedding b_0; blocks 1..N are sums of sublayer outputs.
+// All count from 0. `value` is public: an id is plain data and its index() goes straight into a vector. Block 0 is the
+// token embedding b_0; blocks 1..N are sums of sublayer outputs.
 #pragma once
 
 #include <compare>
@@ -26,10 +26,10 @@ struct Id {
   friend constexpr auto operator<=>(Id, Id) = default;
 };
 
-using RankId = Id<struct RankTag>;                  // a pipeline rank, 0..P-1
-using ChunkId = Id<struct ChunkTag>;                // a chunk of consecutive sublayers, 0..P*V-1 in depth order
-using VirtualStage = Id<struct VirtualStageTag>;    // which of a rank's chunks, 0..V-1
-using Microbatch = Id<struct MicrobatchTag>;        // 0..M-1 within one step
-using BlockId = Id<struct BlockTag>;                // 0 = embedding, 1..N
+using RankId = Id<struct RankTag>;                // a pipeline rank, 0..P-1
+using ChunkId = Id<struct ChunkTag>;              // a chunk of consecutive sublayers, 0..P*V-1 in depth order
+using VirtualStage = Id<struct VirtualStageTag>;  // which of a rank's chunks, 0..V-1
+using Microbatch = Id<struct MicrobatchTag>;      // 0..M-1 within one step
+using BlockId = Id<struct BlockTag>;              // 0 = embedding, 1..N
 
 }  // namespace plumb

@@ -2,8 +2,8 @@
 //
 // invariant.hpp: checks of what must hold if this library is right.
 //
-// A broken invariant is our fault, never the user's: it prints the sentence with its values and aborts. Bad input must be
-// refused earlier with an InputError. The checks stay on in release builds; keep them out of inner loops.
+// A broken invariant is our fault, never the user's: it prints the sentence with its values and aborts. Bad input must
+// be refused earlier with an InputError. The checks stay on in release builds; keep them out of inner loops.
 #pragma once
 
 #include <string_view>

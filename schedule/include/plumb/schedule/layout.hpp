@@ -2,9 +2,9 @@
 //
 // layout.hpp: P pipeline ranks, V virtual stages on each, M microbatches, and which rank runs which chunk.
 //
-// The model is cut into C = P*V chunks in depth order. Placement `loop` puts chunk c on rank c mod P; `vee` runs 0..P-1, then
-// P-1..0, and so on, so that the two chunks at each turn share a rank. A Layout knows nothing of sublayers (DepthMap does),
-// of order (Schedule does) or of bytes. Plain value; safe to read from any thread.
+// The model is cut into C = P*V chunks in depth order. Placement `loop` puts chunk c on rank c mod P; `vee` runs
+// 0..P-1, then P-1..0, and so on, so that the two chunks at each turn share a rank. A Layout knows nothing of sublayers
+// (DepthMap does), of order (Schedule does) or of bytes. Plain value; safe to read from any thread.
 #pragma once
 
 #include <string_view>
@@ -33,12 +33,14 @@ class Layout {
   Placement placement() const { return placement_; }
   int num_chunks() const { return pp_ * vp_; }
 
+  // All O(1). REQUIRES: arguments in range (checked by assert only).
   RankId rank_of(ChunkId chunk) const;
   VirtualStage virtual_stage_of(ChunkId chunk) const;
   ChunkId chunk_of(RankId rank, VirtualStage stage) const;
-  std::vector<ChunkId> chunks_on(RankId rank) const;  // ascending, V of them
+  std::vector<ChunkId> chunks_on(RankId rank) const;  // ascending, V of them; allocates
 
-  // First chunk after `chunk` that lives on `rank`, or num_chunks() if there is none.
+  // First chunk after `chunk` that lives on `rank`, or num_chunks() if there is none. ChunkId(-1) asks for the first of
+  // all.
   ChunkId next_chunk_on(RankId rank, ChunkId chunk) const;
 
   // The same layout with another number of microbatches.

@@ -2,8 +2,8 @@
 //
 // schedule.hpp: per rank, the actions in order. Plain data.
 //
-// Made once by a pure generator or read from a file, then only interpreted: lowered to a Program, simulated, executed. It holds
-// no times and no messages; what an action must wait for follows from its (chunk, microbatch, op).
+// Made once by a pure generator or read from a file, then only interpreted: lowered to a Program, simulated, executed.
+// It holds no times and no messages; what an action must wait for follows from its (chunk, microbatch, op).
 #pragma once
 
 #include <string>
