@@ -36,6 +36,15 @@ function(plumb_add_module name)
     EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
   install(TARGETS ${target} EXPORT plumbline_${name} ARCHIVE FILE_SET HEADERS)
   install(EXPORT plumbline_${name} NAMESPACE plumbline:: DESTINATION ${PLUMB_INSTALL_CMAKEDIR})
+
+  # Its line in the table of plumblineConfig.cmake: "plumbline::cache" needs component cache, "fmt::fmt" package fmt.
+  # CMake 3.25 cannot export find_dependency, so this is what keeps the package and the build from drifting apart.
+  set(needs ${arg_PUBLIC} ${arg_PRIVATE})
+  list(TRANSFORM needs REPLACE "^plumbline::" "")
+  list(TRANSFORM needs REPLACE "::.*$" "")
+  list(JOIN needs " " needs)
+  set_property(GLOBAL APPEND PROPERTY PLUMB_COMPONENTS ${name})
+  set_property(GLOBAL APPEND_STRING PROPERTY PLUMB_COMPONENT_NEEDS "set(plumbline_${name}_needs ${needs})\n")
 endfunction()
 
 # plumb_add_program(<name> SOURCES <files> LIBRARIES <libs>)
