@@ -2,10 +2,10 @@
 //
 // arbiter.hpp: which waiting message may use the network now, when every rank has one full-duplex NIC.
 //
-// A message holds the sender's egress and the receiver's ingress from start to end and is not pre-empted. Whenever both ends
-// are free it starts: a ready message is never held back by one that waits for its receiver (work-conserving). Among
-// candidates urgent goes before bulk, then earlier readiness, then smaller order. It keeps no clock and moves no bytes; the
-// planner and the simulator drive it. Not thread-safe.
+// A message holds the sender's egress and the receiver's ingress from start to end and is not pre-empted. Whenever both
+// ends are free it starts: a ready message is never held back by one that waits for its receiver (work-conserving).
+// Among candidates urgent goes before bulk, then earlier readiness, then smaller order. It keeps no clock and moves no
+// bytes; the planner and the simulator drive it. Not thread-safe.
 #pragma once
 
 #include <cstdint>
@@ -53,10 +53,10 @@ class NicArbiter {
 
   std::vector<bool> egress_busy_;
   std::vector<bool> ingress_busy_;
-  std::vector<Pair> pairs_;                        // only pairs that ever had a message
+  std::vector<Pair> pairs_;                            // only pairs that ever had a message
   std::vector<std::vector<std::int32_t>> pairs_from_;  // [rank] -> indices into pairs_
   std::vector<std::vector<std::int32_t>> pairs_to_;
-  std::vector<std::int32_t> touched_;              // pairs whose state changed since the last start_ready
+  std::vector<std::int32_t> touched_;  // pairs whose state changed since the last start_ready
   std::vector<bool> is_touched_;
 };
 

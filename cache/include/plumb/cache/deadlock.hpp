@@ -2,9 +2,9 @@
 //
 // deadlock.hpp: can this program deadlock? Decided by one untimed run under a named model of the channels.
 //
-// A static program over ordered channels with blocking matches is a Kahn network: if one run finishes, all do, whatever the
-// times. The checker shares no code with lowering and trusts nothing in the program: it also compares the two ends of every
-// message, counts gradient contributions, and follows every slot to see that no two occupants overlap.
+// A static program over ordered channels with blocking matches is a Kahn network: if one run finishes, all do, whatever
+// the times. The checker shares no code with lowering and trusts nothing in the program: it also compares the two ends
+// of every message, counts gradient contributions, and follows every slot to see that no two occupants overlap.
 #pragma once
 
 #include <string>
@@ -48,8 +48,9 @@ struct ProgramFault {
   std::string why;
 };
 
-// Structure: indices in range, both ends of every message present once, with the same segments and in the same channel order;
-// contributions and sends as the routing demands; every read sees the value it means (slots replayed symbolically).
+// Structure: indices in range, both ends of every message present once, with the same segments and in the same channel
+// order; contributions and sends as the routing demands; every read sees the value it means (slots replayed
+// symbolically).
 std::vector<ProgramFault> verify_program(const Program& program, std::size_t max_faults = 20);
 
 }  // namespace plumb

@@ -2,9 +2,9 @@
 //
 // encode.hpp: a program's canonical bytes, its digest, its JSON, and the first difference between two ranks' programs.
 //
-// All ranks compute the same program; before the first byte moves they compare fingerprints, so that a wrong flag on one rank
-// becomes one line naming the field and both values instead of a hang. The JSON is what `plumb plan --format json` prints and
-// `plumb check` reads; it carries everything, so reading it back gives an equal program.
+// All ranks compute the same program; before the first byte moves they compare fingerprints, so that a wrong flag on
+// one rank becomes one line naming the field and both values instead of a hang. The JSON is what `plumb plan --format
+// json` prints and `plumb check` reads; it carries everything, so reading it back gives an equal program.
 #pragma once
 
 #include <array>
@@ -30,8 +30,8 @@ struct Digest {
 std::string to_string(const Digest& digest);  // 32 hex digits
 Digest digest(const Program& program);        // XXH3-128 of the canonical bytes
 
-// Ordered (field, value) pairs from coarse to fine: layout, depth, policy, schedule, then digests of messages and of each
-// rank's program. The last pair is the whole digest.
+// Ordered (field, value) pairs from coarse to fine: layout, depth, policy, schedule, then digests of messages and of
+// each rank's program. The last pair is the whole digest.
 using Fingerprint = std::vector<std::pair<std::string, std::string>>;
 Fingerprint fingerprint(const Program& program);
 

@@ -2,10 +2,10 @@
 //
 // planner.hpp: one common linear order of everything that happens in a step, by a small list schedule.
 //
-// Computes run in each rank's given order; messages start by the rules of arbiter.hpp. The order of *starts* is a linear
-// extension of all dependencies; using it at both ends of every queue makes a program deadlock-free whatever the real times
-// are (proof in docs/lowering.md). The costs only shape the order: bad costs cost time, never correctness. This is not the
-// simulator: it knows no slots, bytes or clusters.
+// Computes run in each rank's given order; messages start by the rules of arbiter.hpp. The order of *starts* is a
+// linear extension of all dependencies; using it at both ends of every queue makes a program deadlock-free whatever the
+// real times are (proof in docs/lowering.md). The costs only shape the order: bad costs cost time, never correctness.
+// This is not the simulator: it knows no slots, bytes or clusters.
 #pragma once
 
 #include <cstdint>
@@ -20,20 +20,21 @@ struct PlanCosts {
   std::int64_t forward = 1'000'000;          // F of one chunk
   std::int64_t backward_input = 1'000'000;   // I
   std::int64_t backward_weight = 1'000'000;  // W; B = I + W
-  std::int64_t value_unit = 50'000;          // one [tokens, d] value on a link, both NICs held; 0 = links are never busy
-  std::int64_t gradient_unit = 50'000;       // one gradient on a link
-  std::int64_t latency = 0;                  // added to every arrival
+  std::int64_t value_unit = 50'000;     // one [tokens, d] value on a link, both NICs held; 0 = links are never busy
+  std::int64_t gradient_unit = 50'000;  // one gradient on a link
+  std::int64_t latency = 0;             // added to every arrival
 };
 
 struct PlannedStart {
   bool is_message = false;
-  RankId rank;             // compute: its rank
-  std::int32_t index = 0;  // compute: position in the schedule's row (pairs count as two); message: index into `messages`
+  RankId rank;  // compute: its rank
+  std::int32_t index =
+      0;  // compute: position in the schedule's row (pairs count as two); message: index into `messages`
 };
 
 struct Plan {
-  std::vector<Message> messages;      // in order of start
-  std::vector<PlannedStart> starts;   // computes and messages in order of start
+  std::vector<Message> messages;     // in order of start
+  std::vector<PlannedStart> starts;  // computes and messages in order of start
   std::int64_t makespan = 0;
 };
 

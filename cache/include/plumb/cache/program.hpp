@@ -1,12 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// program.hpp: a pipeline step as data. Two interpreters run it: the simulator in virtual time, the executor in real time.
+// program.hpp: a pipeline step as data. Two interpreters run it: the simulator in virtual time, the executor in real
+// time.
 //
-// Per rank there is a list of compute steps and a list of communication steps. A step names what it waits for and the slots it
-// touches; slots are the rank's preallocated [tokens, d] buffers in two classes, values and gradients. Messages of one channel
-// (peer, lane, direction of travel) are posted in list order at both ends, so a channel needs no tags, counts or ids.
-// Everything derives from one common linear order (lower.hpp), which is why no program made by us can deadlock.
-// Plain data; const access from any thread. Indices are into the rank's own vectors.
+// Per rank there is a list of compute steps and a list of communication steps. A step names what it waits for and the
+// slots it touches; slots are the rank's preallocated [tokens, d] buffers in two classes, values and gradients.
+// Messages of one channel (peer, lane, direction of travel) are posted in list order at both ends, so a channel needs
+// no tags, counts or ids. Everything derives from one common linear order (lower.hpp), which is why no program made by
+// us can deadlock. Plain data; const access from any thread. Indices are into the rank's own vectors.
 #pragma once
 
 #include <cstdint>
@@ -55,19 +56,26 @@ struct Wait {
   friend bool operator==(const Wait&, const Wait&) = default;
 };
 
-// What a computation does with a slot. Values: sources and partial_in are read, closed and partial_out are written by F and
-// read (closed) by B and I. Gradients: grad_partial_out is read; grad_closed holds the sum from outside and is completed by the
-// chunk's own readers; grad_source is added to; grad_partial_in is written. `first_touch`: the slot holds nothing yet and must be
-// overwritten (grad_source), or nothing came from outside (grad_closed).
+// What a computation does with a slot. Values: sources and partial_in are read, closed and partial_out are written by F
+// and read (closed) by B and I. Gradients: grad_partial_out is read; grad_closed holds the sum from outside and is
+// completed by the chunk's own readers; grad_source is added to; grad_partial_in is written. `first_touch`: the slot
+// holds nothing yet and must be overwritten (grad_source), or nothing came from outside (grad_closed).
 enum class Role : std::uint8_t {
-  source, partial_in, closed, partial_out, grad_partial_out, grad_closed, grad_source, grad_partial_in
+  source,
+  partial_in,
+  closed,
+  partial_out,
+  grad_partial_out,
+  grad_closed,
+  grad_source,
+  grad_partial_in
 };
 
 struct Operand {
   Role role = Role::source;
   bool first_touch = false;
   std::int32_t slot = 0;  // class follows from the role
-  BlockId block;          // for source, closed, grad_closed, grad_source
+  BlockId block{};        // for source, closed, grad_closed, grad_source
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
@@ -76,9 +84,9 @@ SlotClass slot_class(Role role);
 struct ComputeStep {
   Compute compute;
   bool overlaps_next = false;  // first half of an overlapped pair
-  Range waits;
-  Range operands;  // grouped by role in the order of Role, blocks ascending
-  Range releases;
+  Range waits{};
+  Range operands{};  // grouped by role in the order of Role, blocks ascending
+  Range releases{};
 };
 
 enum class CommKind : std::uint8_t {
@@ -92,19 +100,19 @@ struct CommStep {
   CommKind kind = CommKind::send;
   bool first_touch = false;  // add only
   MessageLane lane = MessageLane::urgent;
-  RankId peer;               // send, receive
-  MessageId message{-1};     // send, receive; for add the message that brought the sum; -1 for zero
-  HoldingId holding{-1};     // add, zero
-  Range waits;
-  Range segments;
-  Range releases;
+  RankId peer{};          // send, receive
+  MessageId message{-1};  // send, receive; add: the message that brought the sum; zero: the one that will carry it
+  HoldingId holding{-1};  // add: the child holding whose sum arrived; zero: the holding whose sum is zero
+  Range waits{};
+  Range segments{};
+  Range releases{};
 };
 
 // A slot whose last user, in the common order, is the step that carries this record. Its other users are in the next
 // occupant's waits; a debug build may poison it once all of them have finished.
 struct Release {
-  Slot slot;
-  Range waits;
+  Slot slot{};
+  Range waits{};
 };
 
 // One position of a rank's program: `comm` false = compute[index], true = comm[index].
@@ -116,9 +124,11 @@ struct StepRef {
 
 struct RankProgram {
   std::vector<ComputeStep> compute;
-  std::vector<CommStep> comm;   // in the common order; the queue of one channel is the subsequence with its peer, lane and kind
-  std::vector<StepRef> order;   // all steps of the rank in the common order (receives where the message starts, not hoisted)
-  std::vector<Wait> waits;      // pools
+  std::vector<CommStep>
+      comm;  // in the common order; the queue of one channel is the subsequence with its peer, lane and kind
+  std::vector<StepRef>
+      order;  // all steps of the rank in the common order (receives where the message starts, not hoisted)
+  std::vector<Wait> waits;  // pools
   std::vector<Operand> operands;
   std::vector<Slot> segments;
   std::vector<Release> releases;
@@ -138,7 +148,7 @@ struct Program {
   std::string schedule_name;
   bool forward_only = false;
   int post_ahead = 1;
-  std::vector<Message> messages;   // in the common order
+  std::vector<Message> messages;  // in the common order
   std::vector<RankProgram> ranks;
 
   const Transfer& transfer_of(MessageId message) const;

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// volume.hpp: how many [tokens, d] tensors ("units") one microbatch sends, by closed expression and by counting a routing.
+// volume.hpp: how many [tokens, d] tensors ("units") one microbatch sends, by closed expression and by counting a
+// routing.
 //
-// The formulas look only at the cuts and the layout; they share nothing with routing.hpp, so that agreement means something.
-// All counts are forward, per microbatch; the backward mirrors them. The paper's formulas leave out the embedding b_0 and the
-// open partials; `exact` ones include both.
+// The formulas look only at the cuts and the layout; they share nothing with routing.hpp, so that agreement means
+// something. All counts are forward, per microbatch; the backward mirrors them. The paper's formulas leave out the
+// embedding b_0 and the open partials; `exact` ones include both.
 #pragma once
 
 #include <cstdint>
@@ -15,8 +16,9 @@
 namespace plumb {
 
 struct VolumeFormula {
-  bool aligned = false;           // every chunk closes the same whole number Np >= 1 of blocks
-  double blocks_per_chunk = 0;    // Np = N / C, a fraction when not aligned: then the paper's formulas are upper estimates
+  bool aligned = false;  // every chunk closes the same whole number Np >= 1 of blocks
+  double blocks_per_chunk =
+      0;  // Np = N / C, a fraction when not aligned: then the paper's formulas are upper estimates
   double naive_paper_units = 0;   // C(C-1)/2 * Np
   double cached_paper_units = 0;  // P(P-1)/2 * Np + (V-1) P^2 * Np
   // sum over blocks n of |{rank(k): k > c(n)} \ {rank(c(n))}| + cuts inside a block between different ranks.
@@ -25,8 +27,9 @@ struct VolumeFormula {
 
 VolumeFormula volume_formula(const Layout& layout, const DepthMap& depth);
 
-// What `policy` sends per microbatch, as a closed expression over the cuts: naive = sum over hops between ranks of the closed
-// blocks and the open partial; relay, cached, direct = the exact minimum; standard = hops between different ranks.
+// What `policy` sends per microbatch, as a closed expression over the cuts: naive = sum over hops between ranks of the
+// closed blocks and the open partial; relay, cached, direct = the exact minimum; standard = hops between different
+// ranks.
 std::int64_t expected_units(const Layout& layout, const DepthMap& depth, Policy policy);
 
 struct HopVolume {
