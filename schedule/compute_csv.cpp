@@ -14,7 +14,8 @@ namespace plumb {
 namespace {
 
 constexpr std::size_t max_text_bytes = std::size_t{128} << 20;
-constexpr std::size_t max_rows = 4096;  // the largest P of a layout
+constexpr std::size_t max_actions = std::size_t{1} << 24;  // half a gigabyte once read
+constexpr std::size_t max_rows = 4096;                     // the largest P of a layout
 
 struct Cell {
   std::size_t row = 0;     // = rank
@@ -117,6 +118,7 @@ void require_plain_text(std::string_view text, std::string_view name) {
 
 Rows read_rows(CellReader cells, std::string_view name) {
   Rows rows;
+  std::size_t num_actions = 0;
   bool row_ends = true;
   while (!cells.at_end() || !row_ends) {
     if (row_ends) {
@@ -129,6 +131,9 @@ Rows read_rows(CellReader cells, std::string_view name) {
     const Cell cell = cells.next(row_ends);
     const std::string_view token = without_blanks(cell.text);
     if (token.empty()) continue;
+    if (++num_actions > max_actions) {
+      throw InputError(fmt::format("{}: more than {} actions are too many to read", name, max_actions));
+    }
     try {
       rows.actions.back().push_back(parse_action(token));
     } catch (const InputError& error) {

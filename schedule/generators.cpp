@@ -14,6 +14,9 @@ namespace {
 // 2^26 actions are 1.8 GiB; a layout may be larger than that (its traffic can still be counted), a table of it may not.
 constexpr std::int64_t max_actions = std::int64_t{1} << 26;
 
+// No layout has more microbatches, so no larger group can be made legal.
+constexpr int max_group = 1 << 20;
+
 void require_size(const Layout& layout) {
   const std::int64_t actions = 2LL * layout.num_chunks() * layout.microbatches();
   if (actions > max_actions) {
@@ -80,37 +83,32 @@ bool legal_group(int pp, int microbatches, int group) {
   return pp <= group && group <= microbatches && (microbatches % group == 0 || microbatches % group >= pp);
 }
 
-// Nearest legal groups at or around the one asked for: "5", "5 or 9".
-std::string nearest_groups(int pp, int microbatches, int group) {
-  std::string text;
-  for (int below = std::min(group - 1, microbatches); below >= 1; --below) {
-    if (legal_group(pp, microbatches, below)) {
-      text = fmt::format("{}", below);
-      break;
-    }
-  }
-  for (int above = std::max(group + 1, 1); above <= microbatches; ++above) {
-    if (legal_group(pp, microbatches, above)) return fmt::format("{}{}{}", text, text.empty() ? "" : " or ", above);
-  }
-  return text;
+std::string either(int below, int above) {
+  if (below == 0) return fmt::format("{}", above);
+  return above == 0 ? fmt::format("{}", below) : fmt::format("{} or {}", below, above);
 }
 
-// Nearest numbers of microbatches for which the group is legal. REQUIRES group >= 1.
+// The legal groups next to the one asked for.
+std::string nearest_groups(int pp, int microbatches, int group) {
+  int below = std::clamp(group, 1, microbatches + 1) - 1;
+  while (below >= 1 && !legal_group(pp, microbatches, below))
+    --below;
+  int above = std::clamp(group, 0, microbatches) + 1;
+  while (above <= microbatches && !legal_group(pp, microbatches, above))
+    ++above;
+  return either(below, above <= microbatches ? above : 0);
+}
+
+// The numbers of microbatches next to the given one for which the group is legal. REQUIRES 1 <= group <= 2^20.
 std::string nearest_microbatches(int pp, int microbatches, int group) {
-  // Any M = group works (as one whole group), and from there on at least every multiple of the group.
-  std::string text;
-  for (int below = microbatches - 1; below >= std::max(1, microbatches - 2 * group); --below) {
-    if (legal_group(pp, below, group)) {
-      text = fmt::format("{}", below);
-      break;
-    }
-  }
-  for (std::int64_t above = std::int64_t{microbatches} + 1; above <= (1 << 20); ++above) {
-    if (legal_group(pp, static_cast<int>(above), group)) {
-      return fmt::format("{}{}{}", text, text.empty() ? "" : " or ", above);
-    }
-  }
-  return text.empty() ? "none" : text;
+  if (group < pp) return fmt::format("{}", group);  // only as a single clamped group
+  int below = microbatches - 1;
+  while (below >= group && !legal_group(pp, below, group))
+    --below;
+  int above = std::max(microbatches + 1, group);
+  while (!legal_group(pp, above, group))
+    ++above;  // ends at a multiple of the group
+  return either(below >= group ? below : 0, above);
 }
 
 void require_group(const Layout& layout, int group) {
@@ -121,7 +119,7 @@ void require_group(const Layout& layout, int group) {
                                              : "it needs P <= group <= M and M mod group either 0 or at least P";
   std::string nearest =
       fmt::format("for M={} the nearest group is {}", microbatches, nearest_groups(pp, microbatches, group));
-  if (group >= 1) {
+  if (group >= 1 && group <= max_group) {
     nearest += fmt::format("; for group {} the nearest M is {}", group, nearest_microbatches(pp, microbatches, group));
   }
   throw InputError(fmt::format("interleaved 1F1B with P={}, M={} cannot use group {}: {}; {}", pp, microbatches, group,

@@ -16,8 +16,8 @@ namespace plumb {
 
 struct ScheduleFault {
   RankId rank;
-  std::size_t column = 0;  // position within the rank's actions
-  std::string token;
+  std::size_t column = 0;  // position within the rank's actions; their number if the action is missing
+  std::string token;       // empty if the fault is of a whole row or schedule
   std::string why;
 };
 

@@ -18,12 +18,12 @@ Schedule one_f_one_b(const Layout& layout, bool forward_only = false);
 // may be shorter). Warm-up min(2(P-r-1) + (V-1)*group, M*V). Legal if P <= group <= M and (M mod group == 0 or M mod
 // group >= P); when M < P the only group is M with the warm-up clamped, otherwise the nearest legal group and M are
 // named. V = 1 is plain 1F1B with any group. Placement loop only (unless V = 1 or P = 1). Bubble per rank (P-1)(F+B) in
-// chunk units; at most min(M*V, (V-1)*group + 2(P-1-r) + 1) activations on rank r.
+// chunk units (more when M < P); at most min(M*V, (V-1)*group + 2(P-1-r) + 1) activations on rank r.
 Schedule interleaved(const Layout& layout, int group, bool forward_only = false);
 
 // All forwards chunk by chunk, then all backwards from the deepest chunk and the last microbatch up (looped
-// breadth-first; V = 1 is GPipe). Any V, any M, either placement. Bubble per rank (P-1)(F+B) on placement loop; M*V
-// activations on every rank.
+// breadth-first; V = 1 is GPipe). Any V, any M, either placement. Bubble per rank (P-1)(F+B) on placement loop if
+// M >= P; M*V activations on every rank.
 Schedule breadth_first(const Layout& layout, bool forward_only = false);
 
 // The group used when the user names none: P, or M when M < P.
