@@ -19,8 +19,8 @@ namespace plumb {
 std::string write_compute_csv(const Schedule& schedule);
 
 // `layout`: what the file must fit; when absent P = rows, V = chunks / rows, M = largest microbatch + 1, placement =
-// the one of loop and vee that agrees with the rows. Blank cells are dropped. A row may be
-// blank: check_schedule tells of it. At most 128 MiB, 2^24 actions. Throws InputError.
+// the one of loop and vee that agrees with the rows. Blank cells are dropped; a row without actions is left for
+// check_schedule to tell. Reads at most 128 MiB and 2^24 actions. Throws InputError.
 Schedule read_compute_csv(std::string_view text, std::string_view name, std::optional<Layout> layout = std::nullopt);
 
 }  // namespace plumb
