@@ -60,7 +60,8 @@ struct BlockGradient {
 struct MachineBackward {
   std::span<const void* const> sources;         ///< as in the forward.
   const void* partial_in = nullptr;             ///< as in the forward.
-  std::span<const void* const> closed;          ///< the blocks this chunk closed.
+  std::span<const void* const> closed;          ///< the blocks this chunk closed; null is fine for one that nothing
+                                                ///< later in this chunk reads.
   const void* grad_partial_out = nullptr;       ///< gradient of partial_out, where there is one.
   const void* grad_head = nullptr;              ///< gradient of the head's aggregate, where there is one.
   std::span<const BlockGradient> grad_closed;   ///< per closed block: the sum from later chunks comes in; afterwards

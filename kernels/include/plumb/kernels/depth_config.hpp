@@ -36,6 +36,8 @@ struct DepthConfig {
   QueryInit query_init = QueryInit::zero;
   double query_stddev = 0.02;  ///< QueryInit::normal only.
   std::uint64_t seed = 0;      ///< QueryInit::normal only; drawn by (seed, parameter name).
+
+  bool operator==(const DepthConfig&) const = default;
 };
 
 /// Throws std::invalid_argument, one line with the nearest legal value, for the first field that is not legal.
@@ -52,6 +54,8 @@ struct ChunkRange {
   int first = 0;
   int count = 0;
   bool has_head = false;
+
+  bool operator==(const ChunkRange&) const = default;
 };
 
 /// What a chunk reads and closes; derived, never chosen.
