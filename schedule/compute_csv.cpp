@@ -120,7 +120,7 @@ Rows read_rows(CellReader cells, std::string_view name) {
   Rows rows;
   std::size_t num_actions = 0;
   bool row_ends = true;
-  while (!cells.at_end() || !row_ends) {
+  while (!cells.at_end()) {
     if (row_ends) {
       if (rows.actions.size() == max_rows) {
         throw InputError(fmt::format("{}: more than {} rows; a row is a rank", name, max_rows));

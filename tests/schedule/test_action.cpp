@@ -82,6 +82,8 @@ TEST_CASE("a token that a lenient reader would guess at is refused", "[schedule]
       "((0F7;7B3)OVERLAP_F_B;1B0)OVERLAP_F_B",
       "(7B3;0F7)OVERLAP_F_B",
       "(0F7;7W3)OVERLAP_F_B",
+      "(0B7;7B3)OVERLAP_F_B",
+      "(0W7;7B3)OVERLAP_F_B",
       "(0F7;7F3)OVERLAP_F_B",
       "(0SEND_F0;2RECV_F0)BATCH_P2P",
       "65536F0",
