@@ -1,0 +1,38 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "channel_order.hpp"
+
+#include <map>
+#include <tuple>
+
+namespace plumb {
+namespace {
+
+constexpr std::uint8_t both_ends = 2;
+
+}  // namespace
+
+ChannelOrders::ChannelOrders(const Program& program, ChannelOrder order) : gates_(program.messages.size(), both_ends) {
+  if (order == ChannelOrder::by_readiness) return;
+  after_.assign(2 * program.messages.size(), MessageId(-1));
+  num_after_.assign(program.messages.size(), 0);
+  for (const RankProgram& rank : program.ranks) {
+    std::map<std::tuple<CommKind, RankId, MessageLane>, MessageId> last;
+    for (const CommStep& step : rank.comm) {
+      if (step.kind != CommKind::send && step.kind != CommKind::receive) continue;
+      const MessageLane lane = order == ChannelOrder::fifo_merged ? MessageLane::urgent : step.lane;
+      const auto [place, is_first] = last.try_emplace({step.kind, step.peer, lane}, step.message);
+      if (is_first) continue;
+      const std::size_t before = place->second.index();
+      after_[2 * before + num_after_[before]++] = step.message;
+      ++gates_[step.message.index()];
+      place->second = step.message;
+    }
+  }
+}
+
+std::span<const MessageId> ChannelOrders::after(MessageId message) const {
+  if (after_.empty()) return {};
+  return std::span(after_).subspan(2 * message.index(), num_after_[message.index()]);
+}
+
+}  // namespace plumb

@@ -1,0 +1,34 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/simulator/compare.hpp"
+
+#include "plumb/schedule/error.hpp"
+
+namespace plumb {
+namespace {
+
+DepthMap without_blocks(const DepthMap& depth) {
+  return DepthMap(depth.sublayers(), depth.block_sublayers(), {depth.cuts().begin(), depth.cuts().end()},
+                  Residual::standard);
+}
+
+}  // namespace
+
+std::vector<PolicyRow> compare_policies(const Schedule& schedule, const DepthMap& depth, const CostModel& costs,
+                                        const SimOptions& options, int post_ahead) {
+  if (depth.residual() == Residual::standard) {
+    throw InputError("a standard residual has no blocks to route: compare policies with attnres-block or attnres-full");
+  }
+  const LowerOptions lowering{.post_ahead = post_ahead, .costs = plan_costs(costs)};
+  std::vector<PolicyRow> rows;
+  for (const Policy policy : {Policy::standard, Policy::naive, Policy::relay, Policy::direct, Policy::cached}) {
+    const DepthMap map = policy == Policy::standard ? without_blocks(depth) : depth;
+    const Program program = lower(schedule, map, policy, lowering);
+    rows.push_back({policy, 0, make_report(program, costs, simulate(program, costs, options))});
+    const double standard = static_cast<double>(rows.front().report.step.count());
+    if (standard > 0)
+      rows.back().overhead_over_standard = static_cast<double>(rows.back().report.step.count()) / standard - 1;
+  }
+  return rows;
+}
+
+}  // namespace plumb

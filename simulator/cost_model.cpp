@@ -1,0 +1,135 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/simulator/cost_model.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <fmt/format.h>
+
+#include "plumb/schedule/error.hpp"
+
+namespace plumb {
+namespace {
+
+constexpr double max_us = 1e9;
+constexpr std::int64_t max_unit_bytes = std::int64_t{1} << 50;
+
+SimTime rounded(double picoseconds, std::string_view what) { return from_us(picoseconds * 1e-6, what); }
+
+// Sum over all models' times of one operation, divided by their number.
+std::int64_t mean(const std::vector<ActionTimes>& times, SimTime ActionTimes::*op) {
+  std::int64_t quotients = 0;
+  std::int64_t remainders = 0;  // summed apart: the sum of the times themselves could overflow
+  const auto count = static_cast<std::int64_t>(times.size());
+  for (const ActionTimes& chunk : times) {
+    quotients += (chunk.*op).count() / count;
+    remainders += (chunk.*op).count() % count;
+  }
+  return quotients + remainders / count;
+}
+
+}  // namespace
+
+SimTime from_us(double us, std::string_view what) {
+  if (!(us >= 0 && us <= max_us)) {
+    throw InputError(fmt::format("{} is {} us: it must be 0..{:.0f}", what, us, max_us));
+  }
+  return SimTime(std::llround(us * 1e6));
+}
+
+ActionTimes action_times(SimTime forward, SimTime backward_input, SimTime backward_weight) {
+  return {forward, backward_input + backward_weight, backward_input, backward_weight};
+}
+
+GradientWire parse_gradient_wire(std::string_view text) {
+  if (text == "storage") return GradientWire::storage;
+  if (text == "fp32") return GradientWire::fp32;
+  throw InputError(fmt::format("unknown gradient type on the wire '{}': it is storage or fp32", text));
+}
+
+UnitBytes unit_bytes(std::int64_t tokens, std::int64_t hidden, int storage_bytes, GradientWire wire) {
+  if (storage_bytes != 2 && storage_bytes != 4 && storage_bytes != 8) {
+    throw InputError(fmt::format("a stored element has {} bytes: it must be 2, 4 or 8", storage_bytes));
+  }
+  const std::int64_t accumulated_bytes = std::max(4, storage_bytes);
+  if (tokens < 1) throw InputError(fmt::format("tokens is {}: it must be at least 1", tokens));
+  if (hidden < 1) throw InputError(fmt::format("hidden is {}: it must be at least 1", hidden));
+  if (tokens > max_unit_bytes / accumulated_bytes / hidden) {
+    throw InputError(fmt::format("{} tokens of width {} are too large a unit: at most {} tokens are possible here",
+                                 tokens, hidden, max_unit_bytes / accumulated_bytes / hidden));
+  }
+  const std::int64_t elements = tokens * hidden;
+  return {elements * storage_bytes, elements * (wire == GradientWire::storage ? storage_bytes : accumulated_bytes),
+          elements * accumulated_bytes};
+}
+
+Link link_from_rate(SimTime latency, double gigabytes_per_s, const UnitBytes& bytes) {
+  if (!(gigabytes_per_s > 0)) {
+    throw InputError(fmt::format("a link of {} GB/s moves nothing: it must be more than 0, or inf", gigabytes_per_s));
+  }
+  if (std::isinf(gigabytes_per_s)) return {latency, SimTime(0), SimTime(0)};
+  const auto time = [&](std::int64_t unit) {
+    return std::max(SimTime(1), rounded(static_cast<double>(unit) * 1000 / gigabytes_per_s, "the time of one unit"));
+  };
+  return {latency, time(bytes.value), time(bytes.gradient_wire)};
+}
+
+Link link_from_unit_time(SimTime latency, SimTime value_unit, const UnitBytes& bytes) {
+  const double ratio = static_cast<double>(bytes.gradient_wire) / static_cast<double>(bytes.value);
+  return {latency, value_unit, rounded(static_cast<double>(value_unit.count()) * ratio, "the time of one gradient")};
+}
+
+CostModel::CostModel(const ActionTimes& times, const Link& link, const UnitBytes& bytes)
+    : CostModel(std::vector<ActionTimes>{times}, link, bytes) {}
+
+CostModel::CostModel(std::vector<ActionTimes> times, const Link& link, const UnitBytes& bytes)
+    : times_(std::move(times)), link_(link), bytes_(bytes) {
+  if (times_.empty()) throw InputError("a cost model needs the times of at least one chunk");
+}
+
+SimTime CostModel::time_of(Op op, ChunkId chunk) const {
+  const ActionTimes& times = times_.size() == 1 ? times_.front() : times_[chunk.index()];
+  switch (op) {
+    case Op::forward:
+      return times.forward;
+    case Op::backward:
+      return times.backward;
+    case Op::backward_input:
+      return times.backward_input;
+    case Op::backward_weight:
+      break;
+  }
+  return times.backward_weight;
+}
+
+const Link& CostModel::link(RankId /*from*/, RankId /*to*/) const { return link_; }
+
+void CostModel::require_fits(int num_chunks) const {
+  if (times_.size() != 1 && times_.size() != static_cast<std::size_t>(num_chunks)) {
+    throw InputError(
+        fmt::format("the cost model has times for {} chunks, the layout has {}: give one for all or one for each",
+                    times_.size(), num_chunks));
+  }
+}
+
+PlanCosts CostModel::plan_costs() const {
+  PlanCosts costs;
+  costs.forward = mean(times_, &ActionTimes::forward);
+  costs.backward_input = mean(times_, &ActionTimes::backward_input);
+  costs.backward_weight = mean(times_, &ActionTimes::backward_weight);
+  const std::int64_t halves = costs.backward_input + costs.backward_weight;
+  const std::int64_t whole = mean(times_, &ActionTimes::backward);
+  if (halves == 0) {
+    costs.backward_input = whole;
+  } else if (halves != whole) {
+    const double share = static_cast<double>(costs.backward_input) / static_cast<double>(halves);
+    costs.backward_input = std::llround(static_cast<double>(whole) * share);
+    costs.backward_weight = whole - costs.backward_input;
+  }
+  costs.value_unit = link_.value_unit.count();
+  costs.gradient_unit = link_.gradient_unit.count();
+  costs.latency = link_.latency.count();
+  return costs;
+}
+
+}  // namespace plumb

@@ -1,0 +1,243 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/simulator/simulate.hpp"
+
+#include <algorithm>
+#include <queue>
+
+#include <fmt/format.h>
+
+#include "channel_order.hpp"
+#include "plumb/cache/arbiter.hpp"
+#include "plumb/schedule/error.hpp"
+#include "step_graph.hpp"
+#include "stuck.hpp"
+
+namespace plumb {
+namespace {
+
+constexpr SimTime max_step{std::int64_t{1} << 62};
+
+// What will happen at a known time. Two events of one instant commute, so ties need no rule.
+struct Event {
+  enum class Kind : std::uint8_t { computed, sent, arrived };
+  SimTime at;
+  Kind kind;
+  std::int32_t index;  // computed: rank; sent, arrived: message
+};
+
+struct Later {
+  bool operator()(const Event& a, const Event& b) const { return a.at > b.at; }
+};
+
+class Engine {
+ public:
+  Engine(const Program& program, const CostModel& costs, const SimOptions& options)
+      : program_(program),
+        costs_(costs),
+        graph_(program),
+        channels_(program, options.order),
+        arbiter_(program.layout.pp()),
+        pending_(graph_.num_waits()),
+        inputs_computed_(graph_.num_steps(), SimTime(0)),
+        gates_(channels_.gates()),
+        running_(program.ranks.size()) {
+    timeline_.messages.resize(program.messages.size());
+    for (const RankProgram& rank : program.ranks) {
+      timeline_.ranks.push_back(
+          {std::vector<ComputeTimes>(rank.compute.size()), std::vector<SimTime>(rank.comm.size())});
+    }
+  }
+
+  Timeline run() {
+    start_what_waits_for_nothing();
+    while (true) {
+      start_messages();
+      if (events_.empty()) break;
+      now_ = events_.top().at;
+      while (!events_.empty() && events_.top().at == now_) {
+        const Event event = events_.top();
+        events_.pop();
+        happen(event);
+        propagate();
+      }
+    }
+    if (num_finished_ != graph_.num_steps()) throw_stuck(program_, graph_, pending_, gates_, channels_);
+    timeline_.step = now_;
+    return std::move(timeline_);
+  }
+
+ private:
+  struct Finished {
+    RankId rank;
+    StepId step;
+    SimTime computed;  // when the last computation behind this had ended
+  };
+
+  void start_what_waits_for_nothing() {
+    for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
+      const RankProgram& rank = program_.ranks[r];
+      for (std::size_t i = 0; i < rank.compute.size() + rank.comm.size(); ++i) {
+        const StepId step(static_cast<std::int32_t>(i) + graph_.compute(RankId(r), 0).value);
+        if (graph_.num_waits()[step.index()] == 0) ready(RankId(r), step);
+      }
+    }
+    propagate();
+  }
+
+  void start_messages() {
+    do {
+      started_.clear();
+      arbiter_.start_ready(started_);
+      for (const NicArbiter::Request& request : started_)
+        start(MessageId(static_cast<std::int32_t>(request.order)));
+    } while (!started_.empty());
+  }
+
+  void happen(const Event& event) {
+    if (event.kind == Event::Kind::computed) {
+      const RankId rank(event.index);
+      finished_.push_back({rank, graph_.compute(rank, running_[rank.index()]), now_});
+      return;
+    }
+    const MessageId message(event.index);
+    if (event.kind == Event::Kind::sent) {
+      arbiter_.release(program_.sender(message), program_.receiver(message));
+      sent(message);
+    } else {
+      arrived(message);
+    }
+  }
+
+  // Everything that follows at this very instant: adds, zeroes, computations and messages that become ready.
+  void propagate() {
+    while (!finished_.empty()) {
+      const Finished done = finished_.back();
+      finished_.pop_back();
+      ++num_finished_;
+      const Wait local = graph_.local(done.rank, done.step);
+      if (local.on == Wait::On::comm) {
+        timeline_.ranks[done.rank.index()].comm_done[static_cast<std::size_t>(local.step)] = now_;
+      }
+      for (const StepId waiter : graph_.dependents(done.step)) {
+        SimTime& computed = inputs_computed_[waiter.index()];
+        computed = std::max(computed, done.computed);
+        if (--pending_[waiter.index()] == 0) ready(done.rank, waiter);
+      }
+    }
+  }
+
+  void ready(RankId rank, StepId step) {
+    const Wait local = graph_.local(rank, step);
+    const RankProgram& rank_program = program_.ranks[rank.index()];
+    if (local.on == Wait::On::compute) {
+      start(rank, step, local.step, rank_program.compute[static_cast<std::size_t>(local.step)].compute);
+      return;
+    }
+    const CommStep& comm = rank_program.comm[static_cast<std::size_t>(local.step)];
+    if (comm.kind == CommKind::send) {
+      timeline_.messages[comm.message.index()].send_ready = now_;
+      pass_gate(comm.message);
+    } else if (comm.kind == CommKind::receive) {
+      MessageTimes& times = timeline_.messages[comm.message.index()];
+      times.posted = now_;
+      times.units = static_cast<std::int32_t>(comm.segments.size());
+      pass_gate(comm.message);
+    } else {
+      finished_.push_back({rank, step, inputs_computed_[step.index()]});
+    }
+  }
+
+  void start(RankId rank, StepId step, std::int32_t index, const Compute& compute) {
+    const SimTime end = now_ + costs_.time_of(compute);
+    timeline_.ranks[rank.index()].compute[static_cast<std::size_t>(index)] = {now_, end,
+                                                                              now_ - inputs_computed_[step.index()]};
+    running_[rank.index()] = index;
+    push({end, Event::Kind::computed, rank.value});
+  }
+
+  void pass_gate(MessageId message) {
+    if (--gates_[message.index()] > 0) return;
+    if (occupies_link(message)) {
+      arbiter_.submit({program_.sender(message), program_.receiver(message), program_.transfer_of(message).lane,
+                       now_.count(), message.value});
+    } else {
+      start(message);
+    }
+  }
+
+  void start(MessageId message) {
+    MessageTimes& times = timeline_.messages[message.index()];
+    times.start = now_;
+    for (const MessageId next : channels_.after(message))
+      pass_gate(next);
+    if (occupies_link(message)) {
+      push({now_ + unit_time(message) * times.units, Event::Kind::sent, message.value});
+    } else {
+      sent(message);
+    }
+  }
+
+  void sent(MessageId message) {
+    const StepId send = graph_.ends(message).send;
+    MessageTimes& times = timeline_.messages[message.index()];
+    times.sent = now_;
+    times.arrived = now_ + costs_.link(program_.sender(message), program_.receiver(message)).latency;
+    finished_.push_back({program_.sender(message), send, computed(message)});
+    if (times.arrived == now_) {
+      arrived(message);
+    } else {
+      push({times.arrived, Event::Kind::arrived, message.value});
+    }
+  }
+
+  void arrived(MessageId message) {
+    finished_.push_back({program_.receiver(message), graph_.ends(message).receive, computed(message)});
+  }
+
+  SimTime computed(MessageId message) const {
+    const MessageEnds& ends = graph_.ends(message);
+    return std::max(inputs_computed_[ends.send.index()], inputs_computed_[ends.receive.index()]);
+  }
+
+  SimTime unit_time(MessageId message) const {
+    const Link& link = costs_.link(program_.sender(message), program_.receiver(message));
+    const bool forward = program_.messages[message.index()].direction == Direction::forward;
+    return forward ? link.value_unit : link.gradient_unit;
+  }
+
+  bool occupies_link(MessageId message) const {
+    return unit_time(message).count() > 0 && timeline_.messages[message.index()].units > 0;
+  }
+
+  void push(const Event& event) {
+    if (event.at > max_step) {
+      throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
+    }
+    events_.push(event);
+  }
+
+  const Program& program_;
+  const CostModel& costs_;
+  const StepGraph graph_;
+  const ChannelOrders channels_;
+  NicArbiter arbiter_;
+  std::vector<std::int32_t> pending_;     // [step] events still to come
+  std::vector<SimTime> inputs_computed_;  // [step] when the last computation behind what it waited for had ended
+  std::vector<std::uint8_t> gates_;       // [message] send ready, receive posted, predecessors on the channel started
+  std::vector<std::int32_t> running_;     // [rank] index of its current computation
+  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::vector<Finished> finished_;
+  std::vector<NicArbiter::Request> started_;
+  SimTime now_{0};
+  std::size_t num_finished_ = 0;
+  Timeline timeline_;
+};
+
+}  // namespace
+
+Timeline simulate(const Program& program, const CostModel& costs, const SimOptions& options) {
+  costs.require_fits(program.layout.num_chunks());
+  return Engine(program, costs, options).run();
+}
+
+}  // namespace plumb
