@@ -78,7 +78,7 @@ std::shared_ptr<DepthWorkspace> make_depth_workspace();
 struct MachineOptions {
   bool recompute = false;  ///< keep nothing after the forward; the backward first repeats it, with the same bits.
   int query_batch = 8;     ///< queries per pass over the closed blocks; bounds the workspace, changes no bit.
-  std::shared_ptr<DepthWorkspace> workspace;  ///< null: a workspace of its own.
+  std::shared_ptr<DepthWorkspace> workspace = nullptr;  ///< null: a workspace of its own.
 };
 
 /// Invariants.
