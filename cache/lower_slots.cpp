@@ -36,6 +36,7 @@ class SlotAssigner {
         steps_(steps),
         rank_(rank),
         out_(steps.ranks[rank.index()]),
+        times_(steps.times[rank.index()]),
         tenants_(program, shapes, rank),
         microbatches_(static_cast<std::size_t>(program.layout.microbatches())),
         occupancies_(num_tenancies * tenants_.num_rows() * microbatches_),
@@ -92,30 +93,30 @@ class SlotAssigner {
   void post_receives_before(std::int32_t compute) {
     while (program_.post_ahead > 0 && next_receive_ < receives_.size() &&
            receives_[next_receive_].computes_before - program_.post_ahead <= compute) {
-      post(receives_[next_receive_++].comm);
+      post(receives_[next_receive_++].comm, times_.compute[static_cast<std::size_t>(compute)].start);
     }
   }
 
-  void post(std::int32_t comm) {
+  void post(std::int32_t comm, std::int64_t at) {
     std::vector<Wait>& waits = receive_waits_[static_cast<std::size_t>(comm)];
     tenants_.for_each_segment(out_.comm[static_cast<std::size_t>(comm)],
-                              [&](const Tenant& tenant) { allocate(tenant, waits); });
+                              [&](const Tenant& tenant) { allocate(tenant, at, waits); });
   }
 
-  void allocate(const Tenant& tenant, std::vector<Wait>& waits) {
+  void allocate(const Tenant& tenant, std::int64_t at, std::vector<Wait>& waits) {
     SlotPool& pool = pool_of(tenant);
-    const std::int32_t slot = pool.take();
+    const std::int32_t slot = pool.take(at);
     occupancy(tenant).slot = slot;
     const std::vector<Wait>& former = pool.former_users(slot);
     waits.insert(waits.end(), former.begin(), former.end());
   }
 
-  // Takes a slot if the tenant has none yet; true if it did.
-  bool touch(const Tenant& tenant) {
+  // Takes a slot at a planned time if the tenant has none yet; true if it did.
+  bool touch(const Tenant& tenant, std::int64_t at) {
     if (occupancy(tenant).slot != nowhere) {
       return false;
     }
-    allocate(tenant, step_waits_);
+    allocate(tenant, at, step_waits_);
     return true;
   }
 
@@ -128,7 +129,11 @@ class SlotAssigner {
       return;
     }
     std::vector<Wait> users = users_of(tenant, step);
-    pool_of(tenant).give_back(here.slot, users);
+    std::int64_t free_at = 0;
+    for (const Wait& user : users) {
+      free_at = std::max(free_at, times_.end_of(user));
+    }
+    pool_of(tenant).give_back(here.slot, users, free_at);
     std::erase(users, finished(step));
     step_releases_.push_back({{slot_class(tenant.tenancy), here.slot}, std::move(users)});
   }
@@ -157,7 +162,7 @@ class SlotAssigner {
     const bool forward = step.compute.op == Op::forward;
     step.operands.begin = size_of(out_.operands);
     tenants_.for_each_operand(step.compute, [&](Role role, BlockId block, const Tenant& tenant) {
-      const bool first_touch = touch(tenant);
+      const bool first_touch = touch(tenant, times_.compute[static_cast<std::size_t>(self.index)].start);
       const bool accumulates = role == Role::grad_source || role == Role::grad_closed;
       const bool writes =
           role == Role::grad_partial_in || (forward && (role == Role::closed || role == Role::partial_out));
@@ -202,16 +207,17 @@ class SlotAssigner {
 
   void fill_comm(StepRef self) {
     CommStep& step = out_.comm[static_cast<std::size_t>(self.index)];
+    const std::int64_t planned_start = times_.comm[static_cast<std::size_t>(self.index)].start;
     if (step.kind == CommKind::receive) {
       if (next_receive_ < receives_.size() && receives_[next_receive_].comm == self.index) {
-        post(receives_[next_receive_++].comm);
+        post(receives_[next_receive_++].comm, planned_start);
       }
       step_waits_ = std::move(receive_waits_[static_cast<std::size_t>(self.index)]);
     }
     step.segments.begin = size_of(out_.segments);
     bool is_target = true;  // the first segment of an add or zero is what it writes
     tenants_.for_each_segment(step, [&](const Tenant& tenant) {
-      const bool first_touch = touch(tenant);
+      const bool first_touch = touch(tenant, planned_start);
       require(!first_touch || (is_target && (step.kind == CommKind::add || step.kind == CommKind::zero)), [&] {
         return fmt::format("lower: communication step {} of rank {} reads a slot that nothing filled", self.index,
                            rank_.value);
@@ -302,6 +308,7 @@ class SlotAssigner {
   Steps& steps_;
   RankId rank_;
   RankProgram& out_;
+  const RankTimes& times_;
   RankTenants tenants_;
   std::size_t microbatches_;
   std::vector<Occupancy> occupancies_;      // [tenancy][row][microbatch]

@@ -1,10 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lower_steps.hpp"
 
+#include <algorithm>
+
 namespace plumb {
 
 Steps::Steps(const Layout& layout, const Routing& routing)
     : ranks(static_cast<std::size_t>(layout.pp())),
+      times(ranks.size()),
       forward(static_cast<std::size_t>(layout.num_chunks()), layout.microbatches()),
       backward(forward),
       send_forward(routing.transfers.size(), layout.microbatches()),
@@ -32,6 +35,9 @@ class StepMaker {
         }
       }
     }
+    for (std::size_t rank = 0; rank < steps_.ranks.size(); ++rank) {
+      steps_.times[rank].compute.resize(steps_.ranks[rank].compute.size());
+    }
     for (std::size_t h = 0; h < routing.holdings.size(); ++h) {
       const Holding& holding = routing.holdings[h];
       if (!holding.readers.empty() && !holding.children.empty()) {
@@ -43,17 +49,20 @@ class StepMaker {
   Steps make() {
     for (const PlannedStart& start : plan_.starts) {
       if (start.is_message) {
-        place_message(MessageId(start.index));
+        place_message(start);
       } else {
-        place_compute(start.rank, start.index);
+        place_compute(start);
       }
     }
     return std::move(steps_);
   }
 
  private:
-  void place_compute(RankId rank, std::int32_t index) {
+  void place_compute(const PlannedStart& start) {
+    const RankId rank = start.rank;
+    const std::int32_t index = start.index;
     RankProgram& program = steps_.ranks[rank.index()];
+    steps_.times[rank.index()].compute[static_cast<std::size_t>(index)] = {start.start, start.end};
     const Compute compute = program.compute[static_cast<std::size_t>(index)].compute;
     program.order.push_back({.comm = false, .index = index});
     if (compute.op == Op::forward) {
@@ -66,27 +75,31 @@ class StepMaker {
     }
   }
 
-  void place_message(MessageId id) {
+  void place_message(const PlannedStart& start) {
+    const MessageId id(start.index);
+    const PlannedTimes sent{start.start, start.end};
+    const PlannedTimes arrived{start.start, start.arrival};
     const Message& message = plan_.messages[id.index()];
     const Transfer& transfer = routing_.transfers[message.transfer.index()];
     const std::size_t t = message.transfer.index();
     if (message.direction == Direction::forward) {
-      steps_.send_forward.at(t, message.microbatch) =
-          place(transfer.from, {.kind = CommKind::send, .lane = transfer.lane, .peer = transfer.to, .message = id});
+      steps_.send_forward.at(t, message.microbatch) = place(
+          transfer.from, {.kind = CommKind::send, .lane = transfer.lane, .peer = transfer.to, .message = id}, sent);
       steps_.receive_forward.at(t, message.microbatch) =
-          place(transfer.to, {.kind = CommKind::receive, .lane = transfer.lane, .peer = transfer.from, .message = id});
+          place(transfer.to, {.kind = CommKind::receive, .lane = transfer.lane, .peer = transfer.from, .message = id},
+                arrived);
       return;
     }
     for (const HoldingId holding : transfer.holdings) {
       if (routing_.holdings[holding.index()].num_contributions() == 0) {
         steps_.zero.at(holding.index(), message.microbatch) =
-            place(transfer.to, {.kind = CommKind::zero, .message = id, .holding = holding});
+            place(transfer.to, {.kind = CommKind::zero, .message = id, .holding = holding}, {start.start, start.start});
       }
     }
     steps_.send_backward.at(t, message.microbatch) =
-        place(transfer.to, {.kind = CommKind::send, .lane = transfer.lane, .peer = transfer.from, .message = id});
-    steps_.receive_backward.at(t, message.microbatch) =
-        place(transfer.from, {.kind = CommKind::receive, .lane = transfer.lane, .peer = transfer.to, .message = id});
+        place(transfer.to, {.kind = CommKind::send, .lane = transfer.lane, .peer = transfer.from, .message = id}, sent);
+    steps_.receive_backward.at(t, message.microbatch) = place(
+        transfer.from, {.kind = CommKind::receive, .lane = transfer.lane, .peer = transfer.to, .message = id}, arrived);
     for (const HoldingId holding : transfer.holdings) {
       place_possible_adds(routing_.holdings[holding.index()].parent, message.microbatch);
     }
@@ -108,16 +121,25 @@ class StepMaker {
         return;
       }
       const MessageId message = steps_.ranks[holding.rank.index()].comm[static_cast<std::size_t>(receive)].message;
-      steps_.last_add.at(id.index(), microbatch) =
-          place(holding.rank, {.kind = CommKind::add, .message = message, .holding = child});
+      std::int32_t& last_add = steps_.last_add.at(id.index(), microbatch);
+      const RankTimes& times = steps_.times[holding.rank.index()];
+      std::int64_t at = times.end_of({Wait::On::comm, receive});
+      if (last_add >= 0) {
+        at = std::max(at, times.end_of({Wait::On::comm, last_add}));
+      } else if (!holding.readers.empty()) {
+        const std::int32_t own = steps_.backward.at(holding.readers.front().index(), microbatch);
+        at = std::max(at, times.end_of({Wait::On::compute, own}));
+      }
+      last_add = place(holding.rank, {.kind = CommKind::add, .message = message, .holding = child}, {at, at});
       ++next;
     }
   }
 
-  std::int32_t place(RankId rank, const CommStep& step) {
+  std::int32_t place(RankId rank, const CommStep& step, PlannedTimes times) {
     RankProgram& program = steps_.ranks[rank.index()];
     const auto index = static_cast<std::int32_t>(program.comm.size());
     program.comm.push_back(step);
+    steps_.times[rank.index()].comm.push_back(times);
     program.order.push_back({.comm = true, .index = index});
     return index;
   }

@@ -29,13 +29,28 @@ class StepTable {
   std::vector<std::int32_t> steps_;
 };
 
+// When the plan has a step begin and finish. Slots are shared out by these times; they never decide correctness.
+struct PlannedTimes {
+  std::int64_t start = 0;
+  std::int64_t end = 0;  // computed, sent, arrived, added
+};
+
+struct RankTimes {
+  std::vector<PlannedTimes> compute;  // like RankProgram::compute
+  std::vector<PlannedTimes> comm;
+  std::int64_t end_of(Wait step) const {
+    return (step.on == Wait::On::compute ? compute : comm)[static_cast<std::size_t>(step.step)].end;
+  }
+};
+
 struct Steps {
   Steps(const Layout& layout, const Routing& routing);
 
   std::vector<RankProgram> ranks;  // compute, comm and order are filled; ranges are empty
-  StepTable forward;               // [chunk]: compute step of F
-  StepTable backward;              // [chunk]: compute step of B or I
-  StepTable send_forward;          // [transfer]: comm steps
+  std::vector<RankTimes> times;
+  StepTable forward;       // [chunk]: compute step of F
+  StepTable backward;      // [chunk]: compute step of B or I
+  StepTable send_forward;  // [transfer]: comm steps
   StepTable receive_forward;
   StepTable send_backward;
   StepTable receive_backward;

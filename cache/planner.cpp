@@ -2,6 +2,7 @@
 #include "plumb/cache/planner.hpp"
 
 #include <algorithm>
+#include <array>
 #include <functional>
 #include <queue>
 
@@ -26,9 +27,32 @@ struct Event {
   }
 };
 
+// Transfers in the order of the rank that receives, and each one's place in it.
+struct TransferOrder {
+  std::vector<TransferId> transfers;
+  std::vector<std::int32_t> place;
+};
+
+TransferOrder order_by(const Routing& routing, RankId Transfer::*receiver) {
+  TransferOrder order;
+  for (std::size_t t = 0; t < routing.transfers.size(); ++t) {
+    order.transfers.push_back(TransferId(t));
+  }
+  std::stable_sort(order.transfers.begin(), order.transfers.end(), [&](TransferId a, TransferId b) {
+    return routing.transfers[a.index()].*receiver < routing.transfers[b.index()].*receiver;
+  });
+  order.place.resize(order.transfers.size());
+  for (std::size_t i = 0; i < order.transfers.size(); ++i) {
+    order.place[order.transfers[i].index()] = static_cast<std::int32_t>(i);
+  }
+  return order;
+}
+
 bool is_backward(Op op) { return op == Op::backward || op == Op::backward_input; }
 
-// A message's number before the common order exists: direction, microbatch, transfer.
+// Messages have numbers before the common order exists, and the numbers break ties between messages that became ready
+// at the same moment: earlier microbatches first, forward before backward, then by receiving rank and transfer, so that
+// a rank which closes a block serves the others in turn.
 class Planner {
  public:
   Planner(const Schedule& schedule, const Routing& routing, const PlanCosts& costs)
@@ -45,6 +69,7 @@ class Planner {
         }
       }
     }
+    by_receiver_ = {order_by(routing, &Transfer::to), order_by(routing, &Transfer::from)};
     next_.resize(rows_.size());
     busy_.resize(rows_.size());
     count_dependencies(schedule.layout.num_chunks());
@@ -80,14 +105,14 @@ class Planner {
   std::int32_t number_of(const Message& message) const {
     const auto transfers = static_cast<std::int32_t>(routing_.transfers.size());
     const std::int32_t row = message.microbatch.value * 2 + (message.direction == Direction::backward ? 1 : 0);
-    return row * transfers + message.transfer.value;
+    return row * transfers + by_receiver_[static_cast<std::size_t>(row % 2)].place[message.transfer.index()];
   }
 
   Message message_of(std::int32_t number) const {
     const auto transfers = static_cast<std::int32_t>(routing_.transfers.size());
     const std::int32_t row = number / transfers;
-    return {TransferId(number % transfers), Microbatch(row / 2),
-            row % 2 == 1 ? Direction::backward : Direction::forward};
+    return {by_receiver_[static_cast<std::size_t>(row % 2)].transfers[static_cast<std::size_t>(number % transfers)],
+            Microbatch(row / 2), row % 2 == 1 ? Direction::backward : Direction::forward};
   }
 
   void count_dependencies(int num_chunks) {
@@ -168,9 +193,13 @@ class Planner {
       return;
     }
     busy_[rank] = true;
-    plan_.starts.push_back(
-        {.is_message = false, .rank = RankId(rank), .index = static_cast<std::int32_t>(next_[rank])});
-    push(now_ + duration(compute.op), EventKind::computed, static_cast<std::int32_t>(rank));
+    const std::int64_t end = now_ + duration(compute.op);
+    plan_.starts.push_back({.is_message = false,
+                            .rank = RankId(rank),
+                            .index = static_cast<std::int32_t>(next_[rank]),
+                            .start = now_,
+                            .end = end});
+    push(end, EventKind::computed, static_cast<std::int32_t>(rank));
   }
 
   void submit(const Message& message) {
@@ -193,9 +222,14 @@ class Planner {
     const Transfer& transfer = routing_.transfers[message.transfer.index()];
     const bool forward = message.direction == Direction::forward;
     const std::int64_t unit = forward ? costs_.value_unit : costs_.gradient_unit;
-    plan_.starts.push_back({.is_message = true, .rank = {}, .index = static_cast<std::int32_t>(plan_.messages.size())});
-    plan_.messages.push_back(message);
     const std::int64_t end = now_ + unit * transfer.units();
+    plan_.starts.push_back({.is_message = true,
+                            .rank = {},
+                            .index = static_cast<std::int32_t>(plan_.messages.size()),
+                            .start = now_,
+                            .end = end,
+                            .arrival = end + costs_.latency});
+    plan_.messages.push_back(message);
     if (unit > 0) {
       push(end, EventKind::left_wire, number);
     }
@@ -278,7 +312,8 @@ class Planner {
   const Routing& routing_;
   const PlanCosts& costs_;
   int num_microbatches_;
-  std::vector<std::vector<Compute>> rows_;  // [rank], pairs flattened
+  std::array<TransferOrder, 2> by_receiver_;  // forward, backward
+  std::vector<std::vector<Compute>> rows_;    // [rank], pairs flattened
   std::vector<std::size_t> next_;
   std::vector<bool> busy_;
   std::vector<std::vector<TransferId>> passed_on_;  // forward: transfers that an arrival starts

@@ -27,9 +27,11 @@ struct PlanCosts {
 
 struct PlannedStart {
   bool is_message = false;
-  RankId rank;  // compute: its rank
-  std::int32_t index =
-      0;  // compute: position in the schedule's row (pairs count as two); message: index into `messages`
+  RankId rank;             // compute: its rank
+  std::int32_t index = 0;  // compute: position in the schedule's row (a pair is two); message: index into `messages`
+  std::int64_t start = 0;
+  std::int64_t end = 0;      // computed; message: off the wire, both network ends free again
+  std::int64_t arrival = 0;  // message: usable at the receiver
 };
 
 struct Plan {
