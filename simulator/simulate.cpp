@@ -155,11 +155,12 @@ class Engine {
     push({end, Event::Kind::computed, rank.value});
   }
 
+  // The place in the queue is decided by when the data was there; a receive posted later does not lose it.
   void pass_gate(MessageId message) {
     if (--gates_[message.index()] > 0) return;
     if (occupies_link(message)) {
       arbiter_.submit({program_.sender(message), program_.receiver(message), program_.transfer_of(message).lane,
-                       now_.count(), message.value});
+                       timeline_.messages[message.index()].send_ready.count(), message.value});
     } else {
       start(message);
     }
