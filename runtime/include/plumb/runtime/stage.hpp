@@ -2,13 +2,13 @@
 //
 // stage.hpp: what a host implements so that the executor can run one chunk of its model.
 //
-// A Stage computes one chunk for one microbatch on views of the runtime's slots. It is NOT a layer (see kernels' Sublayer
-// and machine_stage.hpp for the usual way in) and it never moves data between ranks. One Stage object per chunk.
-// Tensors are [tokens, width]: values in the storage format, gradients in gradient_storage(storage) (fp32; fp64 under fp64).
-// Lifetime: the slots behind a microbatch's views stay as they are until this chunk's own backward (or backward_input) of
-// that microbatch returns; in evaluation until forward returns. The lists of views themselves live during the call only.
-// backward_weight may read no slot: whatever it needs the Stage keeps. Threads: one call at a time, always from the thread
-// that runs the executor, stages of one rank in program order.
+// A Stage computes one chunk for one microbatch on views of the runtime's slots. It is NOT a layer (see kernels'
+// Sublayer and machine_stage.hpp for the usual way in) and it never moves data between ranks. One Stage object per
+// chunk. Tensors are [tokens, width]: values in the storage format, gradients in gradient_storage(storage) (fp32; fp64
+// under fp64). Lifetime: the slots behind a microbatch's views stay as they are until this chunk's own backward (or
+// backward_input) of that microbatch returns; in evaluation until forward returns. The lists of views themselves live
+// during the call only. backward_weight may read no slot: whatever it needs the Stage keeps. Threads: one call at a
+// time, always from the thread that runs the executor, stages of one rank in program order.
 #pragma once
 
 #include <span>
@@ -33,7 +33,8 @@ struct BlockOutput {
   View value;
 };
 
-// An accumulator of a block's gradient. first_touch: its content means nothing. A Stage that adds overwrites it instead.
+// An accumulator of a block's gradient. first_touch: its content means nothing. A Stage that adds overwrites it
+// instead.
 struct BlockSum {
   BlockId block;
   View sum;
