@@ -11,15 +11,36 @@
 namespace plumb {
 namespace {
 
-enum class Kind : std::uint8_t { value, gradient, activation };
+using Count = std::int32_t Resident::*;
 
 struct Change {
   SimTime at;
-  Kind kind;
+  Count count;
   std::int32_t by;
 };
 
-constexpr SimTime is_free{-1};
+struct Occupant {
+  SimTime since;
+  Count count = nullptr;  // null: the slot is free
+};
+
+Count count_of(Role role) {
+  switch (role) {
+    case Role::source:
+    case Role::closed:
+      return &Resident::block_units;
+    case Role::partial_in:
+    case Role::partial_out:
+      return &Resident::partial_units;
+    case Role::grad_closed:
+    case Role::grad_source:
+      return &Resident::gradient_units;
+    case Role::grad_partial_in:
+    case Role::grad_partial_out:
+      break;
+  }
+  return &Resident::passing_gradient_units;
+}
 
 // Follows every slot of one rank along its order: it becomes occupied by the first step that names it, and free again
 // at the release record of the occupant's last user.
@@ -31,8 +52,8 @@ class Lifetimes {
         timeline_(timeline),
         times_(timeline.ranks[rank.index()]),
         rank_(rank) {
-    born_[0].assign(static_cast<std::size_t>(rank_program_.num_value_slots), is_free);
-    born_[1].assign(static_cast<std::size_t>(rank_program_.num_gradient_slots), is_free);
+    occupants_[0].resize(static_cast<std::size_t>(rank_program_.num_value_slots));
+    occupants_[1].resize(static_cast<std::size_t>(rank_program_.num_gradient_slots));
   }
 
   std::vector<Change> changes() {
@@ -40,13 +61,12 @@ class Lifetimes {
       const auto index = static_cast<std::size_t>(step.index);
       if (step.comm) {
         const CommStep& comm = rank_program_.comm[index];
-        for (const Slot& slot : rank_program_.segments_of(comm.segments))
-          occupy(slot, start_of(comm, index));
+        occupy_segments(comm, start_of(comm, index));
         release(comm.releases, times_.comm_done[index]);
       } else {
         const ComputeStep& compute = rank_program_.compute[index];
         for (const Operand& operand : rank_program_.operands_of(compute.operands)) {
-          occupy({slot_class(operand.role), operand.slot}, times_.compute[index].start);
+          occupy({slot_class(operand.role), operand.slot}, times_.compute[index].start, count_of(operand.role));
         }
         release(compute.releases, times_.compute[index].end);
         count_activation(compute.compute, times_.compute[index]);
@@ -69,37 +89,50 @@ class Lifetimes {
     return std::min(message.start, std::max(message.posted, earliest));
   }
 
-  SimTime& born(const Slot& slot) {
-    return born_[static_cast<std::size_t>(slot.slot_class)][static_cast<std::size_t>(slot.index)];
+  void occupy_segments(const CommStep& comm, SimTime start) {
+    const bool is_receive = comm.kind == CommKind::receive;
+    bool is_partial = is_receive && program_.transfer_of(comm.message).partial;  // it is the first segment
+    for (const Slot& slot : rank_program_.segments_of(comm.segments)) {
+      if (slot.slot_class == SlotClass::value) {
+        occupy(slot, start, is_partial ? &Resident::partial_units : &Resident::block_units);
+      } else {
+        occupy(slot, start, is_receive ? &Resident::passing_gradient_units : &Resident::gradient_units);
+      }
+      is_partial = false;
+    }
   }
 
-  void occupy(const Slot& slot, SimTime at) {
-    SimTime& since = born(slot);
-    if (since == is_free) since = at;
+  Occupant& occupant(const Slot& slot) {
+    return occupants_[static_cast<std::size_t>(slot.slot_class)][static_cast<std::size_t>(slot.index)];
+  }
+
+  void occupy(const Slot& slot, SimTime at, Count count) {
+    Occupant& here = occupant(slot);
+    if (here.count == nullptr) here = {at, count};
   }
 
   void release(Range releases, SimTime done) {
     for (const Release& release : rank_program_.releases_of(releases)) {
       SimTime end = done;
-      for (const Wait& user : rank_program_.waits_of(release.waits))
+      for (const Wait& user : rank_program_.waits_of(release.waits)) {
         end = std::max(end, timeline_.finished(rank_, user));
-      SimTime& since = born(release.slot);
-      require(since != is_free && since <= end, [&] {
+      }
+      Occupant& gone = occupant(release.slot);
+      require(gone.count != nullptr && gone.since <= end, [&] {
         return fmt::format("rank {}: slot {} is released at {} ps, occupied since {} ps", rank_.value,
-                           release.slot.index, end.count(), since.count());
+                           release.slot.index, end.count(), gone.since.count());
       });
-      const Kind kind = release.slot.slot_class == SlotClass::value ? Kind::value : Kind::gradient;
-      changes_.push_back({since, kind, 1});
-      changes_.push_back({end, kind, -1});
-      since = is_free;
+      changes_.push_back({gone.since, gone.count, 1});
+      changes_.push_back({end, gone.count, -1});
+      gone.count = nullptr;
     }
   }
 
   void count_activation(const Compute& compute, const ComputeTimes& times) {
     const bool forward = compute.op == Op::forward;
-    if (forward) changes_.push_back({times.start, Kind::activation, 1});
+    if (forward) changes_.push_back({times.start, &Resident::activation_chunks, 1});
     if (forward ? program_.forward_only : compute.op != Op::backward_input) {
-      changes_.push_back({times.end, Kind::activation, -1});
+      changes_.push_back({times.end, &Resident::activation_chunks, -1});
     }
   }
 
@@ -108,8 +141,8 @@ class Lifetimes {
   const Timeline& timeline_;
   const RankTimeline& times_;
   RankId rank_;
-  std::array<std::vector<SimTime>, 2> born_;  // [class][slot]
-  std::int32_t num_computes_ = 0;             // walked so far
+  std::array<std::vector<Occupant>, 2> occupants_;  // [class][slot]
+  std::int32_t num_computes_ = 0;                   // walked so far
   std::vector<Change> changes_;
 };
 
@@ -123,10 +156,7 @@ std::vector<MemoryPoint> memory_curve(const Program& program, const Timeline& ti
   for (std::size_t i = 0; i < changes.size();) {
     const SimTime at = changes[i].at;
     for (; i < changes.size() && changes[i].at == at; ++i) {
-      std::int32_t& count = changes[i].kind == Kind::value      ? now.value_units
-                            : changes[i].kind == Kind::gradient ? now.gradient_units
-                                                                : now.activation_chunks;
-      count += changes[i].by;
+      now.*changes[i].count += changes[i].by;
     }
     if (now == curve.back().resident) continue;
     if (curve.back().at == at) {
@@ -141,11 +171,13 @@ std::vector<MemoryPoint> memory_curve(const Program& program, const Timeline& ti
 MemoryPeak memory_peak(const std::vector<MemoryPoint>& curve, const UnitBytes& bytes) {
   MemoryPeak peak;
   for (const MemoryPoint& point : curve) {
-    peak.value_units = std::max(peak.value_units, point.resident.value_units);
-    peak.gradient_units = std::max(peak.gradient_units, point.resident.gradient_units);
-    peak.activation_chunks = std::max(peak.activation_chunks, point.resident.activation_chunks);
+    for (const Count count : resident_counts) {
+      peak.each.*count = std::max(peak.each.*count, point.resident.*count);
+    }
+    peak.value_slots = std::max(peak.value_slots, point.resident.value_slots());
+    peak.gradient_slots = std::max(peak.gradient_slots, point.resident.gradient_slots());
     const std::int64_t live =
-        point.resident.value_units * bytes.value + point.resident.gradient_units * bytes.gradient_slot;
+        point.resident.value_slots() * bytes.value + point.resident.gradient_slots() * bytes.gradient_slot;
     if (live > peak.bytes) {
       peak.bytes = live;
       peak.at = point.at;

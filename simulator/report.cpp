@@ -121,8 +121,9 @@ void report_bubble(SimReport& report) {
   const double all = static_cast<double>(report.step.count()) * static_cast<double>(num_ranks);
   report.bubble_over_step = all > 0 ? idle / all : 0;
   report.bubble_over_ideal = busy.count() > 0 ? idle / static_cast<double>(busy.count()) : 0;
-  for (SimTime* part : {&mean.warmup, &mean.steady, &mean.cooldown, &mean.waiting})
+  for (SimTime* part : {&mean.warmup, &mean.steady, &mean.cooldown, &mean.waiting}) {
     *part /= num_ranks;
+  }
 }
 
 }  // namespace
@@ -134,8 +135,8 @@ SimReport make_report(const Program& program, const CostModel& costs, const Time
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     report.ranks.push_back(report_rank(program, costs, timeline, RankId(r)));
     const MemoryPeak& peak = report.ranks.back().memory;
-    report.memory_within_slots = report.memory_within_slots && peak.value_units <= program.ranks[r].num_value_slots &&
-                                 peak.gradient_units <= program.ranks[r].num_gradient_slots;
+    report.memory_within_slots = report.memory_within_slots && peak.value_slots <= program.ranks[r].num_value_slots &&
+                                 peak.gradient_slots <= program.ranks[r].num_gradient_slots;
   }
   report_bubble(report);
   report_traffic(program, costs, timeline, report);
@@ -151,9 +152,11 @@ MemoryPeak worst_peak(const SimReport& report) {
       worst.at = peak.at;
       worst.live = peak.live;
     }
-    worst.value_units = std::max(worst.value_units, peak.value_units);
-    worst.gradient_units = std::max(worst.gradient_units, peak.gradient_units);
-    worst.activation_chunks = std::max(worst.activation_chunks, peak.activation_chunks);
+    for (const auto count : resident_counts) {
+      worst.each.*count = std::max(worst.each.*count, peak.each.*count);
+    }
+    worst.value_slots = std::max(worst.value_slots, peak.value_slots);
+    worst.gradient_slots = std::max(worst.gradient_slots, peak.gradient_slots);
   }
   return worst;
 }

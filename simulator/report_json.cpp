@@ -31,14 +31,18 @@ Json rank_json(const RankReport& rank) {
           {"idle_us", to_us(rank.bubble.total())},
           {"exposed_comm_us", to_us(rank.bubble.waiting)},
           {"bubble_us", bubble_json(rank.bubble)},
-          {"peak_activation_chunks", memory.activation_chunks},
-          {"peak_resident_units", memory.value_units},
-          {"peak_gradient_units", memory.gradient_units},
+          {"peak_activation_chunks", memory.each.activation_chunks},
+          {"peak_resident_units", memory.each.block_units},
+          {"peak_partial_units", memory.each.partial_units},
+          {"peak_gradient_units", memory.each.gradient_units},
+          {"peak_passing_gradient_units", memory.each.passing_gradient_units},
           {"peak_bytes", memory.bytes},
           {"at_peak_bytes",
            {{"at_us", to_us(memory.at)},
-            {"resident_units", memory.live.value_units},
+            {"resident_units", memory.live.block_units},
+            {"partial_units", memory.live.partial_units},
             {"gradient_units", memory.live.gradient_units},
+            {"passing_gradient_units", memory.live.passing_gradient_units},
             {"activation_chunks", memory.live.activation_chunks}}}};
 }
 
@@ -54,11 +58,13 @@ Json hop_json(const HopReport& hop) {
 
 std::string to_json(const SimReport& report) {
   Json ranks = Json::array();
-  for (const RankReport& rank : report.ranks)
+  for (const RankReport& rank : report.ranks) {
     ranks.push_back(rank_json(rank));
+  }
   Json hops = Json::array();
-  for (const HopReport& hop : report.hops)
+  for (const HopReport& hop : report.hops) {
     hops.push_back(hop_json(hop));
+  }
   const Json json{{"step_us", to_us(report.step)},
                   {"bubble_us", bubble_json(report.bubble)},
                   {"bubble_over_step", report.bubble_over_step},
@@ -85,8 +91,8 @@ std::string to_json(const std::vector<PolicyRow>& rows) {
                     {"bubble_over_step", row.report.bubble_over_step},
                     {"forward_units_per_microbatch", units(row.report.forward_units_per_microbatch)},
                     {"bytes_per_step", row.report.bytes_per_step},
-                    {"peak_resident_units", worst.value_units},
-                    {"peak_gradient_units", worst.gradient_units},
+                    {"peak_resident_units", worst.each.block_units},
+                    {"peak_gradient_units", worst.each.gradient_units},
                     {"peak_bytes", worst.bytes}});
   }
   return json.dump();

@@ -88,8 +88,9 @@ class Engine {
     do {
       started_.clear();
       arbiter_.start_ready(started_);
-      for (const NicArbiter::Request& request : started_)
+      for (const NicArbiter::Request& request : started_) {
         start(MessageId(static_cast<std::int32_t>(request.order)));
+      }
     } while (!started_.empty());
   }
 
@@ -169,8 +170,9 @@ class Engine {
   void start(MessageId message) {
     MessageTimes& times = timeline_.messages[message.index()];
     times.start = now_;
-    for (const MessageId next : channels_.after(message))
+    for (const MessageId next : channels_.after(message)) {
       pass_gate(next);
+    }
     if (occupies_link(message)) {
       push({now_ + unit_time(message) * times.units, Event::Kind::sent, message.value});
     } else {

@@ -48,8 +48,9 @@ StepGraph::StepGraph(const Program& program) {
     ++first_dependent_[awaited.index() + 1];
     ++num_waits_[waiter.index()];
   });
-  for (std::size_t i = 0; i < next; ++i)
+  for (std::size_t i = 0; i < next; ++i) {
     first_dependent_[i + 1] += first_dependent_[i];
+  }
   dependents_.resize(first_dependent_.back());
   std::vector<std::uint32_t> fill(first_dependent_.begin(), first_dependent_.end() - 1);
   for_each_wait(program, [&](StepId awaited, StepId waiter) { dependents_[fill[awaited.index()]++] = waiter; });

@@ -28,8 +28,9 @@ class Explainer {
       : program_(program), graph_(graph), pending_(pending), gates_(gates), behind_(program.messages.size(), -1) {
     for (std::size_t m = 0; m < gates.size(); ++m) {
       if (gates[m] == 0) continue;
-      for (const MessageId next : channels.after(MessageId(m)))
+      for (const MessageId next : channels.after(MessageId(m))) {
         behind_[next.index()] = static_cast<std::int32_t>(m);
+      }
     }
   }
 

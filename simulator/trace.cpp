@@ -65,8 +65,9 @@ class Tracer {
     for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
       if (is_shown_[r]) write_computes(RankId(r));
     }
-    for (const MessageId message : by_start_)
+    for (const MessageId message : by_start_) {
       write_message(message);
+    }
     for (std::size_t r = 0; r < program_.ranks.size() && options_.memory; ++r) {
       if (is_shown_[r]) write_memory(RankId(r));
     }
@@ -82,8 +83,9 @@ class Tracer {
 
   void place_messages() {
     by_start_.resize(timeline_.messages.size());
-    for (std::size_t m = 0; m < by_start_.size(); ++m)
+    for (std::size_t m = 0; m < by_start_.size(); ++m) {
       by_start_[m] = MessageId(m);
+    }
     std::stable_sort(by_start_.begin(), by_start_.end(), [&](MessageId a, MessageId b) {
       return timeline_.messages[a.index()].start < timeline_.messages[b.index()].start;
     });
@@ -187,17 +189,20 @@ class Tracer {
   void write_memory(RankId rank) {
     constexpr double mebibyte = 1 << 20;
     const UnitBytes& unit = costs_.bytes();
-    Resident before{-1, -1, -1};
+    Resident before{-1, -1, -1, -1, -1};
     for (const MemoryPoint& point : memory_curve(program_, timeline_, rank)) {
       if (!is_inside(point.at, point.at)) continue;
       const Resident& now = point.resident;
-      if (now.value_units != before.value_units || now.gradient_units != before.gradient_units) {
-        writer_.counter(process(rank), point.at, "resident units",
-                        fmt::format("\"values\":{},\"gradients\":{}", now.value_units, now.gradient_units));
+      if (now.value_slots() != before.value_slots() || now.gradient_slots() != before.gradient_slots() ||
+          now.block_units != before.block_units || now.gradient_units != before.gradient_units) {
+        writer_.counter(
+            process(rank), point.at, "resident units",
+            fmt::format("\"blocks\":{},\"partials\":{},\"gradients\":{},\"passing gradients\":{}", now.block_units,
+                        now.partial_units, now.gradient_units, now.passing_gradient_units));
         writer_.counter(process(rank), point.at, "resident MiB",
                         fmt::format("\"values\":{:.3f},\"gradients\":{:.3f}",
-                                    static_cast<double>(now.value_units * unit.value) / mebibyte,
-                                    static_cast<double>(now.gradient_units * unit.gradient_slot) / mebibyte));
+                                    static_cast<double>(now.value_slots() * unit.value) / mebibyte,
+                                    static_cast<double>(now.gradient_slots() * unit.gradient_slot) / mebibyte));
       }
       if (now.activation_chunks != before.activation_chunks) {
         writer_.counter(process(rank), point.at, "activations", fmt::format("\"chunks\":{}", now.activation_chunks));
