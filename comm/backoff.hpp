@@ -1,0 +1,48 @@
+// SPDX-License-Identifier: Apache-2.0
+// backoff.hpp: how a waiting thread spends its time: first it looks again at once, then it lends its core to others,
+// then it sleeps.
+//
+// The clock runs since the last activity and not since the last wait, so that a caller who waits in short slices
+// does not spin for ever. With more busy threads than cores the first phase is skipped: spinning then keeps the very
+// thread away that would bring the message. Private to comm.
+#pragma once
+
+#include <algorithm>
+#include <chrono>
+#include <cstdint>
+#include <thread>
+
+namespace plumb::comm {
+
+enum class Pause : std::uint8_t { spin, yield, sleep };
+
+class Backoff {
+ public:
+  using Clock = std::chrono::steady_clock;
+
+  /// `num_local_ranks` share this machine; each keeps two threads busy, one computing and one communicating.
+  explicit Backoff(std::int32_t num_local_ranks)
+      : spin_(2U * static_cast<unsigned>(num_local_ranks) <= std::thread::hardware_concurrency() ? spin_limit
+                                                                                                 : spin_limit * 0) {}
+
+  void activity() noexcept { fresh_ = true; }
+
+  /// What to do now that there was nothing to do.
+  Pause next(Clock::time_point now) noexcept {
+    if (fresh_) idle_since_ = now;
+    fresh_ = false;
+    const auto idle = now - idle_since_;
+    if (idle < spin_) return Pause::spin;
+    return idle < yield_limit ? Pause::yield : Pause::sleep;
+  }
+
+ private:
+  static constexpr std::chrono::microseconds spin_limit{20};
+  static constexpr std::chrono::microseconds yield_limit{100};
+
+  std::chrono::nanoseconds spin_;
+  bool fresh_ = true;
+  Clock::time_point idle_since_{};
+};
+
+}  // namespace plumb::comm
