@@ -39,6 +39,9 @@ struct DeadlockReport {
   std::vector<BlockedStep> cycle;  // each waits for the next, the last for the first
 };
 
+// A message whose partner never comes is a cycle of its own. Messages match by their place in the channel (buffered: by
+// what they are); whether they carry what the receiver expects is verify_program's to say. Linear in the program.
+// Throws InputError if an index in the program is out of range.
 DeadlockReport check_deadlock(const Program& program, ChannelModel model);
 
 struct ProgramFault {

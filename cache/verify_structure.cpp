@@ -1,0 +1,195 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <fmt/format.h>
+
+#include "verify.hpp"
+
+namespace plumb {
+namespace {
+
+bool within(std::int32_t value, std::size_t count) { return value >= 0 && static_cast<std::size_t>(value) < count; }
+bool within_or_none(std::int32_t value, std::size_t count) { return value == -1 || within(value, count); }
+
+template <class Ids>
+bool all_within(const Ids& ids, std::size_t count) {
+  for (const auto id : ids) {
+    if (!within(id.value, count)) return false;
+  }
+  return true;
+}
+
+template <class Lists>
+bool lists_within(const Lists& lists, std::size_t size, std::size_t count) {
+  if (lists.size() != size) return false;
+  for (const auto& list : lists) {
+    if (!all_within(list, count)) return false;
+  }
+  return true;
+}
+
+// The first thing wrong with the routing's indices, or an empty text.
+std::string wrong_in_routing(const Program& program) {
+  const Routing& routing = program.routing;
+  const auto num_chunks = static_cast<std::size_t>(program.layout.num_chunks());
+  const auto num_ranks = static_cast<std::size_t>(program.layout.pp());
+  const auto num_blocks = static_cast<std::size_t>(program.depth.num_sources());
+  const std::size_t num_holdings = routing.holdings.size();
+  const std::size_t num_transfers = routing.transfers.size();
+  for (std::size_t i = 0; i < num_holdings; ++i) {
+    const Holding& holding = routing.holdings[i];
+    const bool good = within(holding.block.value, num_blocks) && within(holding.rank.value, num_ranks) &&
+                      within(holding.bringer.value, num_chunks) && within_or_none(holding.parent.value, num_holdings) &&
+                      within_or_none(holding.transfer.value, num_transfers) &&
+                      all_within(holding.children, num_holdings) && all_within(holding.readers, num_chunks);
+    if (!good) return fmt::format("holding {} names something that does not exist", i);
+  }
+  for (std::size_t i = 0; i < num_transfers; ++i) {
+    const Transfer& transfer = routing.transfers[i];
+    const bool good = within(transfer.from.value, num_ranks) && within(transfer.to.value, num_ranks) &&
+                      within(transfer.from_chunk.value, num_chunks) && within(transfer.to_chunk.value, num_chunks) &&
+                      within_or_none(transfer.after_arrival.value, num_transfers) &&
+                      within(transfer.after_chunk.value, num_chunks) && all_within(transfer.holdings, num_holdings);
+    if (!good) return fmt::format("transfer {} names something that does not exist", i);
+  }
+  if (!lists_within(routing.into_chunk, num_chunks, num_transfers) ||
+      !lists_within(routing.after_chunk, num_chunks, num_transfers)) {
+    return fmt::format("the lists of transfers per chunk must be {} lists of numbers below {}", num_chunks,
+                       num_transfers);
+  }
+  if (routing.root.size() != num_blocks || !all_within(routing.root, num_holdings) ||
+      !lists_within(routing.holdings_of, num_blocks, num_holdings)) {
+    return fmt::format("the roots and holdings per block must be {} entries of numbers below {}", num_blocks,
+                       num_holdings);
+  }
+  return {};
+}
+
+std::string wrong_in_messages(const Program& program) {
+  for (std::size_t i = 0; i < program.messages.size(); ++i) {
+    const Message& message = program.messages[i];
+    if (!within(message.transfer.value, program.routing.transfers.size()) ||
+        !within(message.microbatch.value, static_cast<std::size_t>(program.layout.microbatches()))) {
+      return fmt::format("message {} names transfer {} and microbatch {}, which do not exist", i,
+                         message.transfer.value, message.microbatch.value);
+    }
+  }
+  return {};
+}
+
+// The steps of one rank; each check returns what is wrong, or an empty text.
+class RankChecker {
+ public:
+  RankChecker(const Program& program, const RankProgram& rank) : program_(program), rank_(rank) {}
+
+  std::string wrong_in_sizes() const {
+    const std::size_t mentioned = rank_.operands.size() + rank_.segments.size();
+    for (const std::int32_t slots : {rank_.num_value_slots, rank_.num_gradient_slots}) {
+      if (slots < 0 || static_cast<std::size_t>(slots) > mentioned) {
+        return fmt::format("asks for {} slots, but its steps name slots {} times", slots, mentioned);
+      }
+    }
+    // The order merges the two lists.
+    std::int32_t next_compute = 0;
+    std::int32_t next_comm = 0;
+    for (const StepRef& step : rank_.order) {
+      std::int32_t& next = step.comm ? next_comm : next_compute;
+      if (step.index != next++) return fmt::format("the common order is no merge of the rank's two lists");
+    }
+    if (static_cast<std::size_t>(next_compute) != rank_.compute.size() ||
+        static_cast<std::size_t>(next_comm) != rank_.comm.size()) {
+      return fmt::format("the common order holds {} computations of {} and {} communication steps of {}", next_compute,
+                         rank_.compute.size(), next_comm, rank_.comm.size());
+    }
+    return {};
+  }
+
+  std::string wrong_in(const ComputeStep& step) const {
+    if (!within(step.compute.chunk.value, static_cast<std::size_t>(program_.layout.num_chunks())) ||
+        !within(step.compute.microbatch.value, static_cast<std::size_t>(program_.layout.microbatches()))) {
+      return "the chunk or the microbatch does not exist";
+    }
+    if (!inside(step.operands, rank_.operands.size())) return "its operands lie outside the pool";
+    for (const Operand& operand : rank_.operands_of(step.operands)) {
+      if (!slot_exists({slot_class(operand.role), operand.slot})) {
+        return fmt::format("slot {} does not exist", operand.slot);
+      }
+    }
+    return wrong_in_waits_and_releases(step.waits, step.releases);
+  }
+
+  std::string wrong_in(const CommStep& step) const {
+    if (!within(step.message.value, program_.messages.size())) return "its message does not exist";
+    const bool moves = step.kind == CommKind::send || step.kind == CommKind::receive;
+    if (moves && !within(step.peer.value, program_.ranks.size())) return "its peer does not exist";
+    if (!moves && !within(step.holding.value, program_.routing.holdings.size())) return "its holding does not exist";
+    if (!inside(step.segments, rank_.segments.size())) return "its segments lie outside the pool";
+    const std::uint32_t fixed = step.kind == CommKind::add ? 2 : 1;
+    if (!moves && step.segments.size() != fixed)
+      return fmt::format("has {} segments, must have {}", step.segments.size(), fixed);
+    for (const Slot& slot : rank_.segments_of(step.segments)) {
+      if (!slot_exists(slot)) return fmt::format("slot {} does not exist", slot.index);
+    }
+    return wrong_in_waits_and_releases(step.waits, step.releases);
+  }
+
+ private:
+  static bool inside(Range range, std::size_t size) { return range.begin <= range.end && range.end <= size; }
+
+  bool slot_exists(const Slot& slot) const {
+    const std::int32_t slots = slot.slot_class == SlotClass::value ? rank_.num_value_slots : rank_.num_gradient_slots;
+    return slot.index >= 0 && slot.index < slots;
+  }
+
+  bool waits_exist(Range range) const {
+    if (!inside(range, rank_.waits.size())) return false;
+    for (const Wait& wait : rank_.waits_of(range)) {
+      if (!within(wait.step, wait.on == Wait::On::compute ? rank_.compute.size() : rank_.comm.size())) return false;
+    }
+    return true;
+  }
+
+  std::string wrong_in_waits_and_releases(Range waits, Range releases) const {
+    if (!waits_exist(waits)) return "waits for a step that does not exist";
+    if (!inside(releases, rank_.releases.size())) return "its releases lie outside the pool";
+    for (const Release& release : rank_.releases_of(releases)) {
+      if (!slot_exists(release.slot)) return fmt::format("releases slot {}, which does not exist", release.slot.index);
+      if (!waits_exist(release.waits)) return "a release waits for a step that does not exist";
+    }
+    return {};
+  }
+
+  const Program& program_;
+  const RankProgram& rank_;
+};
+
+}  // namespace
+
+void verify_structure(const Program& program, FaultList& faults) {
+  if (program.depth.num_chunks() != program.layout.num_chunks() ||
+      program.ranks.size() != static_cast<std::size_t>(program.layout.pp())) {
+    faults.add(
+        RankId{}, 0, "program",
+        fmt::format("has {} chunks and {} ranks in a layout of {} chunks on {} ranks", program.depth.num_chunks(),
+                    program.ranks.size(), program.layout.num_chunks(), program.layout.pp()));
+    return;
+  }
+  const auto add_if = [&](RankId rank, std::string why, std::string_view what, std::size_t index) {
+    if (!why.empty()) {
+      faults.add(rank, static_cast<std::int32_t>(index), fmt::format("{} {}", what, index), std::move(why));
+    }
+  };
+  add_if(RankId{}, wrong_in_routing(program), "routing", 0);
+  add_if(RankId{}, wrong_in_messages(program), "messages", 0);
+  for (RankId rank; rank.index() < program.ranks.size() && !faults.full(); rank = rank.next()) {
+    const RankProgram& steps = program.ranks[rank.index()];
+    const RankChecker checker(program, steps);
+    add_if(rank, checker.wrong_in_sizes(), "rank", rank.index());
+    for (std::size_t i = 0; i < steps.compute.size(); ++i) {
+      add_if(rank, checker.wrong_in(steps.compute[i]), "compute step", i);
+    }
+    for (std::size_t i = 0; i < steps.comm.size(); ++i) {
+      add_if(rank, checker.wrong_in(steps.comm[i]), "communication step", i);
+    }
+  }
+}
+
+}  // namespace plumb
