@@ -27,6 +27,7 @@ endmacro()
 find_package(Threads REQUIRED)
 find_package(fmt REQUIRED)
 find_package(nlohmann_json REQUIRED)
+find_package(CLI11 REQUIRED)
 
 set(MPI_CXX_SKIP_MPICXX TRUE)  # the C interface is all we use
 plumb_optional(MPI "ranks as processes" MPI COMPONENTS CXX)

@@ -16,7 +16,7 @@ namespace plumb {
 
 struct LowerOptions {
   int post_ahead = 1;  // 0..64: unbounded posting would keep the receive buffers of all microbatches alive
-  PlanCosts costs;
+  PlanCosts costs{};
 };
 
 // Throws InputError when the schedule is illegal (with its first fault), does not fit the depth map, or post_ahead is

@@ -1,0 +1,20 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// commands.hpp (private): one function per subcommand, each in a file of its own. They return the exit code; bad input
+// throws.
+#pragma once
+
+#include "options.hpp"
+
+namespace plumb::cli {
+
+int run_volume(const Options& options);
+int run_plan(const Options& options);
+int run_check(const Options& options);
+int run_sim(const Options& options);
+
+// Replaces this process by plumb-<subcommand> beside it (else on PATH) with the same arguments. Throws
+// EnvironmentError.
+[[noreturn]] void exec_sibling(const Options& options);
+
+}  // namespace plumb::cli

@@ -1,0 +1,50 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+
+#include <fmt/format.h>
+
+#include "commands.hpp"
+#include "exit.hpp"
+#include "plumb/schedule/error.hpp"
+
+using namespace plumb::cli;
+
+namespace {
+
+int run(const Options& options) {
+  if (options.subcommand == "volume") return run_volume(options);
+  if (options.subcommand == "plan") return run_plan(options);
+  if (options.subcommand == "check") return run_check(options);
+  if (options.subcommand == "sim") return run_sim(options);
+  exec_sibling(options);
+}
+
+// stdout is part of the answer: a full disk or a closed pipe must not look like success.
+int flushed(int code) {
+  if (std::fflush(stdout) != 0) {
+    fmt::print(stderr, "config: cannot write to standard output\n");
+    return exit_environment;
+  }
+  return code;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    Options options;
+    return flushed(parse(argc, argv, options) == Parsed::done ? exit_fine : run(options));
+  } catch (const UsageError& error) {
+    fmt::print(stderr, "usage: {}\n", error.what());
+    return exit_bad_input;
+  } catch (const plumb::InputError& error) {
+    fmt::print(stderr, "config: {}\n", error.what());
+    return exit_bad_input;
+  } catch (const std::bad_alloc&) {
+    fmt::print(stderr, "memory: not enough memory for a problem of this size\n");
+    return exit_environment;
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "config: {}\n", error.what());
+    return exit_environment;
+  }
+}

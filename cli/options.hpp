@@ -1,0 +1,67 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// options.hpp (private): what a user typed, one field per flag, nothing resolved yet.
+//
+// parse.cpp fills it and is the only file that knows CLI11; resolve.hpp turns it into layouts and schedules.
+#pragma once
+
+#include <optional>
+#include <string>
+#include <vector>
+
+namespace plumb::cli {
+
+struct Options {
+  std::string subcommand;
+
+  // Layout and depth.
+  int pp = 1;
+  int vp = 1;
+  std::optional<int> microbatches;
+  std::optional<std::string> placement;
+  std::optional<std::string> model;
+  std::optional<int> sublayers;
+  std::optional<int> block;
+  std::optional<int> layers;
+  std::optional<int> block_layers;
+  std::string cuts = "even";
+  std::optional<std::string> residual;
+
+  // Order and routing.
+  std::optional<std::string> schedule;
+  std::optional<int> group;
+  std::string cache = "cached";
+  int post_ahead = 1;
+
+  // Sizes.
+  std::optional<int> hidden;
+  int tokens = 4096;
+  std::string dtype = "bf16";
+  std::string grad_wire = "fp32";
+  bool json = false;
+
+  // plan, check.
+  std::string format = "text";
+  std::string output;
+  std::string file;
+  std::optional<std::string> channels;
+  bool shared_fifo = false;
+
+  // sim.
+  std::string action_us;
+  double hop_us = 200;
+  std::optional<std::string> hop_gbps;
+  std::optional<double> unit_us;
+  std::string trace;
+  bool compare_cache = false;
+
+  // Handed to a sibling program as they are.
+  std::vector<std::string> rest;
+};
+
+enum class Parsed { run, done };
+
+// Throws UsageError. `done`: help or version was printed.
+Parsed parse(int argc, char** argv, Options& options);
+
+}  // namespace plumb::cli

@@ -1,0 +1,33 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// output.hpp (private): tables for people, and files that are never left half-written.
+#pragma once
+
+#include <functional>
+#include <iosfwd>
+#include <string>
+#include <vector>
+
+namespace plumb::cli {
+
+// Columns of numbers are right-aligned, the first column and words left-aligned; two blanks between columns.
+class Table {
+ public:
+  explicit Table(std::vector<std::string> header) { rows_.push_back(std::move(header)); }
+  void add(std::vector<std::string> row) { rows_.push_back(std::move(row)); }
+  std::string text() const;
+
+ private:
+  std::vector<std::vector<std::string>> rows_;
+};
+
+// Writes through a temporary file in the same directory and renames it. Throws EnvironmentError naming the path.
+void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+// 58720256 -> "56.0 MiB".
+std::string bytes_text(double bytes);
+
+// The whole of `path`, or of stdin for "-". Throws InputError when it cannot be read or exceeds `max_bytes`.
+std::string read_input(const std::string& path, std::size_t max_bytes);
+
+}  // namespace plumb::cli

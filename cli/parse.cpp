@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+// The only file that includes CLI11: it costs more compile time than all the rest of the command.
+#include <CLI/CLI.hpp>
+#include <fmt/format.h>
+
+#include "exit.hpp"
+#include "options.hpp"
+
+namespace plumb::cli {
+
+namespace {
+
+void add_layout(CLI::App& app, Options& o) {
+  app.add_option("--pp", o.pp, "pipeline ranks P [1]");
+  app.add_option("--vp", o.vp, "virtual stages per rank V [1]");
+  app.add_option("--microbatches", o.microbatches, "microbatches per step M [2*P]");
+  app.add_option("--placement", o.placement, "loop or vee [loop]");
+}
+
+void add_depth(CLI::App& app, Options& o) {
+  app.add_option("--model", o.model, "kimi-k3, kimi-linear-48b or the path of a config.json");
+  app.add_option("--sublayers", o.sublayers, "depth in sublayers L");
+  app.add_option("--block", o.block, "sublayers per block S [ceil(L/8)]");
+  app.add_option("--layers", o.layers, "depth in decoder layers (2 sublayers each)");
+  app.add_option("--block-layers", o.block_layers, "decoder layers per block [the model's, else ceil(layers/8)]");
+  app.add_option("--cuts", o.cuts, "even, or the sublayer counts at which chunks end: a,b,... [even]");
+  app.add_option("--residual", o.residual, "standard, attnres-block or attnres-full [attnres-block]");
+}
+
+void add_sizes(CLI::App& app, Options& o) {
+  app.add_option("--hidden", o.hidden, "width d [the model's, else 1024]");
+  app.add_option("--tokens", o.tokens, "tokens per microbatch T [4096]");
+  app.add_option("--dtype", o.dtype, "bf16, fp16, fp32 or fp64 [bf16]");
+  app.add_option("--grad-wire", o.grad_wire, "gradients on the wire: storage or fp32 [fp32]");
+}
+
+void add_order(CLI::App& app, Options& o) {
+  app.add_option("--schedule", o.schedule, "1f1b or interleaved [1f1b if V=1, else interleaved]");
+  app.add_option("--group", o.group, "microbatches per group of interleaved [P]");
+  app.add_option("--cache", o.cache, "routing policy: naive, relay, cached or direct [cached]");
+  app.add_option("--post-ahead", o.post_ahead, "computations by which receives are posted early [1]");
+}
+
+void add_json(CLI::App& app, Options& o) { app.add_flag("--json", o.json, "one JSON object on stdout"); }
+
+CLI::App* add_volume(CLI::App& app, Options& o) {
+  CLI::App* sub = app.add_subcommand("volume", "how many tensors cross the ranks under each routing policy");
+  add_layout(*sub, o);
+  add_depth(*sub, o);
+  add_sizes(*sub, o);
+  add_json(*sub, o);
+  return sub;
+}
+
+CLI::App* add_plan(CLI::App& app, Options& o) {
+  CLI::App* sub = app.add_subcommand("plan", "the program of every rank: as text, torch CSV or JSON");
+  add_layout(*sub, o);
+  add_depth(*sub, o);
+  add_order(*sub, o);
+  sub->add_option("--format", o.format, "text, csv or json [text]");
+  sub->add_option("-o,--output", o.output, "write to FILE instead of stdout");
+  add_json(*sub, o);
+  return sub;
+}
+
+CLI::App* add_check(CLI::App& app, Options& o) {
+  CLI::App* sub =
+      app.add_subcommand("check", "is a schedule (CSV) or program (JSON) complete, legal and free of deadlock?");
+  sub->add_option("file", o.file, "a torch compute CSV or a program JSON; - for stdin")->required();
+  sub->add_option("--channels", o.channels,
+                  "buffered, fifo-per-edge, fifo-per-pair, single-stream or rendezvous [all of them]");
+  sub->add_flag("--shared-fifo", o.shared_fifo, "fifo-per-pair with one queue for both directions");
+  sub->add_option("--placement", o.placement, "loop or vee [the one that fits]");
+  add_json(*sub, o);
+  return sub;
+}
+
+CLI::App* add_sim(CLI::App& app, Options& o) {
+  CLI::App* sub = app.add_subcommand("sim", "simulate one step: time, bubble, traffic, memory");
+  add_layout(*sub, o);
+  add_depth(*sub, o);
+  add_sizes(*sub, o);
+  add_order(*sub, o);
+  sub->add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
+  sub->add_option("--hop-us", o.hop_us, "latency of a message in microseconds [200]");
+  sub->add_option("--hop-GBps", o.hop_gbps, "rate of a link per direction in GB/s, or inf [50]");
+  sub->add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");
+  sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
+  sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
+  add_json(*sub, o);
+  return sub;
+}
+
+}  // namespace
+
+Parsed parse(int argc, char** argv, Options& options) {
+  CLI::App app("Pipeline-parallel training of models with Attention Residuals: size, prove, simulate, run.", "plumb");
+  app.set_version_flag("--version", "plumb " PLUMB_VERSION);
+  app.require_subcommand(1);
+  add_volume(app, options);
+  add_plan(app, options);
+  add_check(app, options);
+  add_sim(app, options);
+  // Siblings parse their own flags, --help included.
+  for (const auto& [name, about] : {std::pair{"train", "train a language model through the runtime (plumb-train)"},
+                                    std::pair{"bench", "measure runtime and kernels (plumb-bench)"},
+                                    std::pair{"doctor", "what this build and this machine have (plumb-doctor)"}}) {
+    CLI::App* sub = app.add_subcommand(name, about);
+    sub->set_help_flag();
+    sub->prefix_command();
+  }
+  try {
+    app.parse(argc, argv);
+  } catch (const CLI::Success& success) {  // --help, --version
+    app.exit(success);
+    return Parsed::done;
+  } catch (const CLI::ParseError& error) {
+    std::string line = error.what();
+    for (char& c : line) {
+      c = c == '\n' ? ' ' : c;
+    }
+    throw UsageError(fmt::format("{} (see plumb {}--help)", line,
+                                 app.get_subcommands().empty() ? "" : app.get_subcommands().front()->get_name() + " "));
+  }
+  const CLI::App* chosen = app.get_subcommands().front();
+  options.subcommand = chosen->get_name();
+  options.rest = chosen->remaining();
+  return Parsed::run;
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,186 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "resolve.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <string_view>
+
+#include <fmt/format.h>
+
+#include "plumb/schedule/error.hpp"
+#include "plumb/schedule/generators.hpp"
+#include "plumb/simulator/model_config.hpp"
+
+namespace plumb::cli {
+
+namespace {
+
+constexpr int max_sublayers = 1 << 20;
+
+int in_range(std::string_view flag, int value, int least, int most) {
+  if (value < least || value > most) {
+    throw InputError(fmt::format("{} is {}, legal are {} to {}", flag, value, least, most));
+  }
+  return value;
+}
+
+Residual resolve_residual(const Options& options) {
+  const std::string name = options.residual.value_or("attnres-block");
+  for (const Residual residual : {Residual::standard, Residual::attnres_block, Residual::attnres_full}) {
+    if (name == to_string(residual)) {
+      return residual;
+    }
+  }
+  throw InputError(fmt::format("--residual '{}' is unknown, legal are standard, attnres-block and attnres-full", name));
+}
+
+// Everything about depth but the cuts. `units` is what even cuts deal out: decoder layers where they are known.
+struct Sublayers {
+  int count = 0;
+  int block = 0;
+  int units = 0;
+  int hidden = 0;
+  std::string description;
+};
+
+Sublayers from_decoder_layers(const Options& options, Residual residual) {
+  ModelConfig model{.name = "model", .decoder_layers = 0, .hidden = 1024, .block_decoder_layers = {}};
+  if (options.model) {
+    model = load_model(*options.model);
+  } else {
+    model.decoder_layers = in_range("--layers", *options.layers, 1, max_sublayers / sublayers_per_decoder_layer);
+    model.block_decoder_layers = automatic_block_layers(model.decoder_layers);
+  }
+  if (options.block_layers) {
+    model.block_decoder_layers = in_range("--block-layers", *options.block_layers, 1, model.decoder_layers);
+  }
+  if (residual == Residual::attnres_block && !model.block_decoder_layers) {
+    throw InputError(
+        fmt::format("{} has no attn_res_block_size, so it has an ordinary residual stream: give --block-layers K "
+                    "(automatic would be {}) or --residual standard",
+                    model.name, automatic_block_layers(model.decoder_layers)));
+  }
+  const int block_layers = model.block_decoder_layers.value_or(model.decoder_layers);
+  Sublayers depth{.count = model.sublayers(),
+                  .block = block_layers * sublayers_per_decoder_layer,
+                  .units = model.decoder_layers,
+                  .hidden = model.hidden,
+                  .description = fmt::format("{}: {} decoder layers = {} sublayers", model.name, model.decoder_layers,
+                                             model.sublayers())};
+  if (residual == Residual::attnres_block) {
+    depth.description += fmt::format(", {} decoder layers = {} sublayers per block", block_layers, depth.block);
+  }
+  return depth;
+}
+
+Sublayers from_sublayers(const Options& options, Residual residual) {
+  const int count = in_range("--sublayers", *options.sublayers, 1, max_sublayers);
+  const int block = options.block ? in_range("--block", *options.block, 1, count) : automatic_block_layers(count);
+  std::string description = fmt::format("{} sublayers", count);
+  if (residual == Residual::attnres_block) {
+    description += fmt::format(", {} per block", block);
+  }
+  return {.count = count, .block = block, .units = count, .hidden = 1024, .description = std::move(description)};
+}
+
+Sublayers resolve_sublayers(const Options& options, Residual residual) {
+  const int given = (options.model ? 1 : 0) + (options.layers ? 1 : 0) + (options.sublayers ? 1 : 0);
+  if (given != 1) {
+    throw InputError(given == 0 ? "no depth given: use --model NAME|config.json, --layers N or --sublayers L"
+                                : "--model, --layers and --sublayers exclude each other");
+  }
+  if (options.sublayers && options.block_layers) {
+    throw InputError("--block-layers counts decoder layers and does not go with --sublayers: use --block");
+  }
+  if (!options.sublayers && options.block) {
+    throw InputError("--block counts sublayers and goes with --sublayers only: use --block-layers");
+  }
+  return options.sublayers ? from_sublayers(options, residual) : from_decoder_layers(options, residual);
+}
+
+std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) {
+  std::vector<int> cuts;
+  std::string_view rest = text;
+  while (true) {
+    const std::string_view item = rest.substr(0, rest.find(','));
+    int value = 0;
+    const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
+    if (error != std::errc() || end != item.data() + item.size()) {
+      throw InputError(fmt::format("--cuts '{}': '{}' is not a sublayer count; legal are even, or {} counts a,b,...",
+                                   text, item, chunks));
+    }
+    cuts.push_back(value);
+    if (item.size() == rest.size()) {
+      break;
+    }
+    rest.remove_prefix(item.size() + 1);
+  }
+  if (static_cast<int>(cuts.size()) == chunks - 1) {
+    cuts.push_back(sublayers);
+  }
+  if (static_cast<int>(cuts.size()) != chunks) {
+    throw InputError(
+        fmt::format("--cuts has {} counts, {} chunks need {} or {}", cuts.size(), chunks, chunks - 1, chunks));
+  }
+  return cuts;
+}
+
+}  // namespace
+
+Layout resolve_layout(const Options& options) {
+  const Placement placement = options.placement ? parse_placement(*options.placement) : Placement::loop;
+  const int microbatches = options.microbatches.value_or(2 * std::clamp(options.pp, 1, 1 << 20));
+  return Layout(options.pp, options.vp, microbatches, placement);
+}
+
+Depth resolve_depth(const Options& options, const Layout& layout) {
+  const Residual residual = resolve_residual(options);
+  const Sublayers sublayers = resolve_sublayers(options, residual);
+  const int chunks = layout.num_chunks();
+  if (options.cuts == "auto") {
+    throw InputError("--cuts 'auto' is unknown, legal are even, or sublayer counts a,b,...");
+  }
+  std::vector<int> cuts = options.cuts == "even" ? DepthMap::even_cuts(sublayers.count, sublayers.units, chunks)
+                                                 : parse_cuts(options.cuts, sublayers.count, chunks);
+  const int block = residual == Residual::attnres_full ? 1 : sublayers.block;
+  const int hidden = options.hidden ? in_range("--hidden", *options.hidden, 1, 1 << 20) : sublayers.hidden;
+  return {.map = DepthMap(sublayers.count, block, std::move(cuts), residual),
+          .description = sublayers.description,
+          .hidden = hidden};
+}
+
+Schedule resolve_schedule(const Options& options, const Layout& layout) {
+  const std::string name = options.schedule.value_or(layout.vp() == 1 ? "1f1b" : "interleaved");
+  if (name != "1f1b" && name != "interleaved") {
+    throw InputError(fmt::format("--schedule '{}' is unknown, legal are 1f1b and interleaved", name));
+  }
+  if (name == "1f1b" && options.group) {
+    throw InputError("--group goes with --schedule interleaved only");
+  }
+  if (name == "1f1b") {
+    return one_f_one_b(layout);
+  }
+  return interleaved(layout, options.group.value_or(default_group(layout)));
+}
+
+Policy resolve_policy(const Options& options, const DepthMap& depth) {
+  const Policy named = parse_policy(options.cache);
+  return depth.residual() == Residual::standard ? Policy::standard : named;
+}
+
+UnitBytes resolve_bytes(const Options& options, int hidden) {
+  int storage_bytes = 0;
+  if (options.dtype == "bf16" || options.dtype == "fp16") {
+    storage_bytes = 2;
+  } else if (options.dtype == "fp32") {
+    storage_bytes = 4;
+  } else if (options.dtype == "fp64") {
+    storage_bytes = 8;
+  } else {
+    throw InputError(fmt::format("--dtype '{}' is unknown, legal are bf16, fp16, fp32 and fp64", options.dtype));
+  }
+  in_range("--tokens", options.tokens, 1, 1 << 30);
+  return unit_bytes(options.tokens, hidden, storage_bytes, parse_gradient_wire(options.grad_wire));
+}
+
+}  // namespace plumb::cli

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// resolve.hpp (private): from flags to layouts, depth maps, schedules and sizes. Every refusal names the flag and what
+// is legal.
+#pragma once
+
+#include "options.hpp"
+#include "plumb/cache/policy.hpp"
+#include "plumb/schedule/depth_map.hpp"
+#include "plumb/schedule/schedule.hpp"
+#include "plumb/simulator/cost_model.hpp"
+
+namespace plumb::cli {
+
+Layout resolve_layout(const Options& options);
+
+struct Depth {
+  DepthMap map;
+  std::string description;  // "kimi-k3: 93 decoder layers = 186 sublayers, 12 decoder layers = 24 sublayers per block"
+  int hidden = 0;
+};
+
+Depth resolve_depth(const Options& options, const Layout& layout);
+
+Schedule resolve_schedule(const Options& options, const Layout& layout);
+
+// `standard` for a standard residual, else what --cache says.
+Policy resolve_policy(const Options& options, const DepthMap& depth);
+
+UnitBytes resolve_bytes(const Options& options, int hidden);
+
+}  // namespace plumb::cli
