@@ -21,7 +21,7 @@ namespace plumb {
 struct TraceOptions {
   std::vector<RankId> ranks;  // empty: all
   SimTime from{0};            // slices that lie wholly outside [from, to] are left out
-  std::optional<SimTime> to;
+  std::optional<SimTime> to = std::nullopt;
   bool memory = true;  // counters
 };
 
