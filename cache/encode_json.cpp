@@ -4,6 +4,8 @@
 // Written piece by piece, because a document tree of a large program would take several times its memory.
 #include <array>
 #include <iterator>
+#include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
@@ -18,6 +20,12 @@ namespace {
 class Writer {
  public:
   std::string write(const Program& program) {
+    constexpr std::size_t bytes_per_step = 200;  // a little more than measured; only saves copies
+    std::size_t num_steps = program.messages.size() / 8;
+    for (const RankProgram& rank : program.ranks) {
+      num_steps += rank.order.size();
+    }
+    text_.reserve(num_steps * bytes_per_step);
     put("{{\"format\":\"{}\",\"version\":{},\n", json_names::format, json_names::version);
     put("\"layout\":{{\"pp\":{},\"vp\":{},\"microbatches\":{},\"placement\":\"{}\"}},\n", program.layout.pp(),
         program.layout.vp(), program.layout.microbatches(), to_string(program.layout.placement()));
@@ -38,20 +46,20 @@ class Writer {
     put("],\n\"ranks\":[");
     list(program.ranks, [&](const RankProgram& rank) { this->rank(rank); });
     put("]}}\n");
-    return fmt::to_string(buffer_);
+    return std::move(text_);
   }
 
  private:
   template <class... Args>
   void put(fmt::format_string<Args...> format, Args&&... args) {
-    fmt::format_to(std::back_inserter(buffer_), format, std::forward<Args>(args)...);
+    fmt::format_to(std::back_inserter(text_), format, std::forward<Args>(args)...);
   }
 
   template <class Items, class Put>
   void list(const Items& items, Put&& put_one) {
     bool first = true;
     for (const auto& item : items) {
-      if (!first) buffer_.push_back(',');
+      if (!first) text_.push_back(',');
       first = false;
       put_one(item);
     }
@@ -126,61 +134,91 @@ class Writer {
     put("]}}");
   }
 
+  // Steps are nearly all of the text, so they are put together from pieces instead of formatted.
+  void text(std::string_view piece) { text_.append(piece); }
+  void number(std::int32_t value) {
+    const fmt::format_int digits(value);
+    text_.append(digits.data(), digits.size());
+  }
+  void lettered(char letter, std::int32_t value) {
+    const char opening[] = {'"', letter};
+    text_.append(opening, 2);
+    number(value);
+    text_.push_back('"');
+  }
+  static std::string_view truth(bool value) { return value ? "true" : "false"; }
+
   void compute(const RankProgram& rank, const ComputeStep& step) {
-    put("\n{{\"run\":\"{}\",\"overlaps_next\":{}", to_string(step.compute), step.overlaps_next);
+    text("\n{\"run\":\"");
+    text(to_string(step.compute));
+    text("\",\"overlaps_next\":");
+    text(truth(step.overlaps_next));
     waits(rank, step.waits);
-    put(",\"operands\":[");
+    text(",\"operands\":[");
     list(rank.operands_of(step.operands), [&](const Operand& operand) {
-      put("[\"{}\",{},{},{}]", name(json_names::roles, operand.role), operand.block.value, operand.slot,
-          operand.first_touch);
+      text("[\"");
+      text(name(json_names::roles, operand.role));
+      text("\",");
+      number(operand.block.value);
+      text(",");
+      number(operand.slot);
+      text(operand.first_touch ? ",true]" : ",false]");
     });
-    put("]");
+    text("]");
     releases(rank, step.releases);
-    put("}}");
+    text("}");
   }
 
   void comm(const RankProgram& rank, const CommStep& step) {
-    put("\n{{\"do\":\"{}\",\"first_touch\":{},\"lane\":\"{}\",\"peer\":{},\"message\":{},\"holding\":{}",
-        name(json_names::comm_kinds, step.kind), step.first_touch, name(json_names::lanes, step.lane), step.peer.value,
-        step.message.value, step.holding.value);
+    text("\n{\"do\":\"");
+    text(name(json_names::comm_kinds, step.kind));
+    text("\",\"first_touch\":");
+    text(truth(step.first_touch));
+    text(",\"lane\":\"");
+    text(name(json_names::lanes, step.lane));
+    text("\",\"peer\":");
+    number(step.peer.value);
+    text(",\"message\":");
+    number(step.message.value);
+    text(",\"holding\":");
+    number(step.holding.value);
     waits(rank, step.waits);
-    put(",\"segments\":[");
+    text(",\"segments\":[");
     list(rank.segments_of(step.segments), [&](const Slot& slot) { this->slot(slot); });
-    put("]");
+    text("]");
     releases(rank, step.releases);
-    put("}}");
+    text("}");
   }
 
   void slot(const Slot& slot) {
-    put("\"{}{}\"", slot.slot_class == SlotClass::value ? json_names::value_slot : json_names::gradient_slot,
-        slot.index);
+    lettered(slot.slot_class == SlotClass::value ? json_names::value_slot : json_names::gradient_slot, slot.index);
   }
 
   void wait(const Wait& wait) {
-    put("\"{}{}\"", wait.on == Wait::On::compute ? json_names::compute_wait : json_names::comm_wait, wait.step);
+    lettered(wait.on == Wait::On::compute ? json_names::compute_wait : json_names::comm_wait, wait.step);
   }
 
   void waits(const RankProgram& rank, Range range) {
-    put(",\"waits\":[");
+    text(",\"waits\":[");
     list(rank.waits_of(range), [&](const Wait& wait) { this->wait(wait); });
-    put("]");
+    text("]");
   }
 
   void releases(const RankProgram& rank, Range range) {
-    put(",\"releases\":[");
+    text(",\"releases\":[");
     list(rank.releases_of(range), [&](const Release& release) {
-      put("[");
+      text("[");
       slot(release.slot);
       for (const Wait& wait : rank.waits_of(release.waits)) {
-        put(",");
+        text(",");
         this->wait(wait);
       }
-      put("]");
+      text("]");
     });
-    put("]");
+    text("]");
   }
 
-  fmt::memory_buffer buffer_;
+  std::string text_;
 };
 
 }  // namespace
