@@ -277,6 +277,27 @@ TEST_CASE("a sole source gets the gradient bit for bit and its query exactly non
   }
 }
 
+TEST_CASE("a sole source needs no statistics and honours first touch", "[kernels]") {
+  const DepthProblem problem{2, 3, Storage::fp32, 1e-6};
+  const SourceSet<float> sources(problem, 1, "sole");
+  const Rows<float> q = random_rows<float>("q", 3, 50.0);
+  const Rows<float> grad_h = random_rows<float>("G", 6);
+  const Rows<float> unknown = poison<float>(2);
+  for (const bool batched : {false, true}) {
+    Rows<float> fresh = poison<float>(6);
+    Rows<float> sums = zeros<float>(3);
+    const DepthSourceGradient source{sources.list()[0], fresh.data(), true};
+    if (batched) {
+      const InterBlockReader reader{q.data(), grad_h.data(), unknown.data(), unknown.data(), sums.data(), true};
+      inter_block_backward(problem, {{&source, 1}, {&reader, 1}});
+    } else {
+      aggregate_backward(problem, {{&source, 1}, q.data(), grad_h.data(), sums.data()});
+    }
+    CHECK(same_bits(fresh, grad_h));
+    CHECK(same_bits(sums, zeros<float>(3)));
+  }
+}
+
 TEST_CASE("first touch overwrites an accumulator and a later touch adds to it", "[kernels]") {
   const DepthProblem problem{3, 7, Storage::fp64, 1e-6};
   const SourceSet<double> sources(problem, 2, "touch");

@@ -128,6 +128,8 @@ TEST_CASE("after the first use of a number of tapes and tokens nothing is alloca
       }
       middle.machine->backward_input(TapeId{2}, middle.backward_args());
       middle.machine->backward_weight(TapeId{2});
+      middle.machine->forward(TapeId{3}, middle.forward_args(tokens));
+      middle.machine->drop(TapeId{3});
       MachineForward args = middle.forward_args(tokens);
       args.kind = ForwardKind::evaluate;
       middle.machine->forward(TapeId{}, args);
@@ -186,9 +188,48 @@ TEST_CASE("operands that do not fit the chunk are refused with one line", "[kern
           a.grad_partial_in = nullptr;
         }).ends_with("grad_partial_in is null, but this chunk needs it"));
   CHECK(backward([](MachineBackward& a) { a.grad_head = a.partial_in; }).ends_with("legal: null"));
+  middle.grad_closed[1].sum = nullptr;
+  CHECK(backward([](MachineBackward&) {}).ends_with("grad_closed[1] is null"));
+  middle.grad_closed[1].sum = middle.memory[7].data();
   middle.closed_in[1] = nullptr;  // sublayer 6 reads block 2
   CHECK(backward([](MachineBackward&) {}).ends_with("closed[1] is null"));
   CHECK(middle.machine->num_tapes() == 1);
+}
+
+TEST_CASE("a closed block that nothing later in the chunk reads may be gone before the backward", "[kernels]") {
+  for (const bool recompute : {false, true}) {
+    DepthConfig config = Middle::config();
+    const ChunkRange range{0, 3, false};
+    DepthParameters parameters(config, range);
+    Halver layer;
+    MachineOptions options;
+    options.recompute = recompute;
+    BlockMachine machine(config, range, std::vector<Sublayer*>(3, &layer), parameters, options);
+    const Rows<float> embedding = random_rows<float>("embedding", 4);
+    Rows<float> block = poison<float>(4);
+    const void* source = embedding.data();
+    void* closed_out = block.data();
+    MachineForward forward;
+    forward.tokens = 1;
+    forward.sources = {&source, 1};
+    forward.closed = {&closed_out, 1};
+    machine.forward({}, forward);
+    const void* gone = nullptr;
+    Rows<float> grad_block = random_rows<float>("grad block", 4);
+    Rows<float> grad_embedding = poison<float>(4);
+    const BlockGradient grad_closed{grad_block.data(), false};
+    const BlockGradient grad_source{grad_embedding.data(), true};
+    MachineBackward backward;
+    backward.sources = {&source, 1};
+    backward.closed = {&gone, 1};
+    backward.grad_closed = {&grad_closed, 1};
+    backward.grad_sources = {&grad_source, 1};
+    machine.backward({}, backward);
+    CHECK(same_bits(grad_block, random_rows<float>("grad block", 4)));
+    for (const float value : grad_embedding) {
+      CHECK(std::isfinite(value));
+    }
+  }
 }
 
 TEST_CASE("tapes out of order are refused", "[kernels]") {

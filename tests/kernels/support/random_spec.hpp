@@ -50,6 +50,10 @@ inline ModelSpec random_spec(Dice& dice) {
   config.seed = static_cast<std::uint64_t>(dice.between(0, 1000));
   spec.kind = dice.between(0, 1) == 0 ? LayerKind::linear : LayerKind::tanh;
   spec.tokens = dice.between(1, 5);
+  if (dice.between(0, 9) == 0) {  // more than one run of tokens in the query gradients
+    spec.tokens = dice.between(257, 600);
+    config.width = dice.between(1, 3);
+  }
   spec.query_batch = dice.between(1, 4);
   spec.cuts = {config.num_sublayers};
   return spec;
