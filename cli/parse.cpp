@@ -91,6 +91,34 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   return sub;
 }
 
+// CLI11 takes an empty value for "not given"; somebody's unset shell variable must not pass for a default.
+void refuse_empty_values(int argc, char** argv) {
+  for (int i = 1; i < argc; ++i) {
+    const std::string_view argument = argv[i];
+    if (argument.empty()) {
+      throw UsageError(fmt::format("an empty value stands after '{}'", argv[i - 1]));
+    }
+    if (argument.size() > 3 && argument.starts_with("--") && argument.ends_with('=')) {
+      throw UsageError(fmt::format("'{}' has an empty value", argument));
+    }
+  }
+}
+
+void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
+  const std::string_view command = argc > 1 ? argv[1] : "";
+  std::string known;
+  for (const CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    if (command == sub->get_name()) {
+      return;
+    }
+    known += (known.empty() ? "" : ", ") + sub->get_name();
+  }
+  if (!command.starts_with('-')) {
+    throw UsageError(command.empty() ? fmt::format("a command is needed: {}", known)
+                                     : fmt::format("'{}' is no command; there are {}", command, known));
+  }
+}
+
 }  // namespace
 
 Parsed parse(int argc, char** argv, Options& options) {
@@ -108,6 +136,10 @@ Parsed parse(int argc, char** argv, Options& options) {
     CLI::App* sub = app.add_subcommand(name, about);
     sub->set_help_flag();
     sub->prefix_command();
+  }
+  refuse_unknown_command(app, argc, argv);
+  if (const std::string_view command = argc > 1 ? argv[1] : ""; command != "train" && command != "bench") {
+    refuse_empty_values(argc, argv);
   }
   try {
     app.parse(argc, argv);

@@ -1,0 +1,25 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// support.hpp (tests): runs the real plumb command and hands back everything a script would see.
+#pragma once
+
+#include <string>
+
+namespace plumb::test {
+
+struct Run {
+  int exit_code = 0;
+  std::string out;
+  std::string err;
+
+  std::string last_error_line() const;
+  std::string reason() const;  // the word before the colon of that line
+};
+
+// `arguments` goes through the shell, in an empty directory of its own; `input` becomes stdin.
+Run run_plumb(const std::string& arguments, const std::string& input = "");
+
+// Writes a file into that directory and returns its name.
+std::string scratch_file(const std::string& name, const std::string& content);
+
+}  // namespace plumb::test

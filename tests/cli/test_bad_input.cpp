@@ -1,0 +1,133 @@
+// SPDX-License-Identifier: Apache-2.0
+// One clear line on stderr, exit code 2, nothing on stdout: for everything a user can get wrong.
+#include <algorithm>
+
+#include "cli/support.hpp"
+#include "support/catch.hpp"
+
+using plumb::test::Run;
+using plumb::test::run_plumb;
+using plumb::test::scratch_file;
+
+namespace {
+
+void require_refused(const std::string& arguments, const std::string& names, const std::string& input = "") {
+  const Run run = run_plumb(arguments, input);
+  INFO(arguments << "\n" << run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.out.empty());
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK((run.reason() == "usage" || run.reason() == "config"));
+  CHECK(run.err.find(names) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("layouts that cannot be are refused with what is legal", "[cli]") {
+  const std::string depth = " --sublayers 8 --block 2";
+  for (const std::string value : {"0", "-1", "1000000000"}) {
+    require_refused("volume --pp " + value + depth, "1..4096");
+    require_refused("volume --vp " + value + depth, "1..1024");
+    require_refused("sim --microbatches " + value + depth, "1..1048576");
+  }
+  for (const std::string value : {"99999999999999999999", "two", "1.5"}) {
+    require_refused("volume --pp " + value + depth, "--pp");
+    require_refused("volume --vp " + value + depth, "--vp");
+    require_refused("sim --microbatches " + value + depth, "--microbatches");
+  }
+  require_refused("sim --microbatches ''" + depth, "--microbatches");
+  require_refused("sim --pp=" + depth, "--pp");
+  require_refused("volume --placement spiral" + depth, "loop");
+  require_refused("plan --pp 4 --vp 2 --microbatches 9" + depth, "nearest");
+  require_refused("plan --pp 4 --vp 2 --microbatches 8 --group 3" + depth, "group");
+  require_refused("plan --pp 2 --vp 2 --placement vee --schedule interleaved" + depth, "loop");
+  require_refused("plan --pp 2 --vp 2 --schedule 1f1b" + depth, "1");
+  require_refused("plan --pp 2 --post-ahead 65" + depth, "64");
+}
+
+TEST_CASE("depths and cuts that cannot be are refused with what is legal", "[cli]") {
+  for (const std::string value : {"0", "-4", "100000000", "x"}) {
+    require_refused("volume --sublayers " + value, "sublayers");
+    require_refused("volume --layers " + value, "layers");
+    require_refused("volume --sublayers 8 --block " + value, "block");
+    require_refused("volume --layers 8 --block-layers " + value, "block-layers");
+    require_refused("volume --sublayers 8 --hidden " + value, "hidden");
+  }
+  require_refused("volume", "--model");
+  require_refused("volume --sublayers 8 --layers 4", "exclude");
+  require_refused("volume --sublayers 8 --block-layers 2", "--block");
+  require_refused("volume --layers 8 --block 2", "--block-layers");
+  require_refused("volume --sublayers 8 --residual full", "attnres-full");
+  require_refused("volume --sublayers 8 --residual standard", "standard");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 5,3,8", "3");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 2,9,8", "9");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 2,4,7", "7");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 2,", "--cuts");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 1,2,3,8", "4 counts");
+  require_refused("volume --pp 3 --sublayers 8 --cuts a,b", "'a'");
+  require_refused("volume --sublayers 8 --cuts auto", "even");
+}
+
+TEST_CASE("model files that cannot be read are refused with path and field", "[cli]") {
+  require_refused("volume --model nowhere.json", "kimi-k3");
+  require_refused("volume --model .", "directory");
+  const auto refuse_file = [](const std::string& content, const std::string& names) {
+    require_refused("volume --model " + scratch_file("config.json", content), names);
+  };
+  refuse_file("", "not JSON");
+  refuse_file("not json", "not JSON");
+  refuse_file("[1,2]", "object");
+  refuse_file("{}", "num_hidden_layers");
+  refuse_file(R"({"num_hidden_layers": 4})", "hidden_size");
+  refuse_file(R"({"num_hidden_layers": "4", "hidden_size": 8})", "num_hidden_layers");
+  refuse_file(R"({"num_hidden_layers": 4.5, "hidden_size": 8})", "num_hidden_layers");
+  refuse_file(R"({"num_hidden_layers": -4, "hidden_size": 8})", "num_hidden_layers");
+  refuse_file(R"({"num_hidden_layers": 99999999999, "hidden_size": 8})", "num_hidden_layers");
+  refuse_file(R"({"text_config": 3})", "text_config");
+  refuse_file(R"({"text_config": {"num_hidden_layers": 4}})", "text_config.hidden_size");
+  refuse_file(R"({"num_hidden_layers": 4, "hidden_size": 8, "attn_res_block_size": 5})", "attn_res_block_size");
+  refuse_file(R"({"num_hidden_layers": 4, "hidden_size": 8})", "--block-layers");
+}
+
+TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]") {
+  const std::string depth = " --sublayers 8 --block 2";
+  require_refused("volume --colour" + depth, "--colour");
+  require_refused("fly", "fly");
+  require_refused("volume --dtype int8" + depth, "bf16");
+  require_refused("volume --grad-wire fp8" + depth, "fp32");
+  require_refused("sim --cache fast" + depth, "relay");
+  require_refused("sim --schedule zb-v --vp 2" + depth, "interleaved");
+  require_refused("plan --format svg" + depth, "text");
+  require_refused("plan --json --format csv" + depth, "exclude");
+  require_refused("volume --layout 'Et*3|L'" + depth, "--layout");
+  require_refused("sim --cluster h100" + depth, "--cluster");
+  require_refused("sim --action-us F=x" + depth, "--action-us");
+  require_refused("sim --action-us Q=1" + depth, "Q=1");
+  require_refused("sim --action-us F=1,F=2" + depth, "twice");
+  require_refused("sim --action-us F=-1" + depth, "F");
+  require_refused("sim --hop-us -1" + depth, "hop-us");
+  require_refused("sim --hop-GBps 0" + depth, "");
+  require_refused("sim --hop-GBps fast" + depth, "fast");
+  require_refused("sim --unit-us 5 --hop-GBps 5" + depth, "exclude");
+  require_refused("check -", "empty");
+  require_refused("check nothing.csv", "nothing.csv");
+  require_refused("check - --channels magic", "rendezvous", "0F0,0B0\n");
+  require_refused("check -", "0F0junk", "0F0junk,0B0\n");
+  require_refused("check -", "JSON", "{\"layout\":");
+}
+
+TEST_CASE("a missing sibling program is one line and exit code 3", "[cli]") {
+  // `bench`, `train` and `doctor` are programs of their own; an empty PATH and a copy without siblings hide them.
+  const Run run =
+      run_plumb("--version >/dev/null; cp \"$(command -v " PLUMB_COMMAND ")\" ./lonely; PATH= ./lonely train");
+  CHECK(run.exit_code == 3);
+  CHECK(run.reason() == "config");
+  CHECK(run.err.find("plumb-train") != std::string::npos);
+}
+
+TEST_CASE("an output file that cannot be written is an environment failure and leaves nothing behind", "[cli]") {
+  const Run run = run_plumb("plan --pp 2 --sublayers 8 --block 2 --format json -o missing/plan.json");
+  CHECK(run.exit_code == 3);
+  CHECK(run.err.find("missing/plan.json") != std::string::npos);
+  CHECK(run_plumb("plan --pp 2 --sublayers 8 --block 2 -o p.txt; ls").out.find("tmp") == std::string::npos);
+}

@@ -1,0 +1,161 @@
+// SPDX-License-Identifier: Apache-2.0
+// The keys and numbers that scripts of others rely on.
+#include <nlohmann/json.hpp>
+
+#include "cli/support.hpp"
+#include "support/catch.hpp"
+
+using nlohmann::json;
+using plumb::test::Run;
+using plumb::test::run_plumb;
+using plumb::test::scratch_file;
+
+namespace {
+
+json answer(const std::string& arguments) {
+  const Run run = run_plumb(arguments + " --json");
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(run.err.empty());
+  return json::parse(run.out);  // exactly one object, nothing else on stdout
+}
+
+const std::string k3 = " --model kimi-k3 --pp 8 --vp 4";
+
+}  // namespace
+
+TEST_CASE("volume of Kimi K3 on 8 ranks x 4 virtual stages is 167 naive and 77 otherwise", "[cli]") {
+  const json volume = answer("volume" + k3);
+  CHECK(volume.at("naive").at("units") == 167);
+  for (const char* policy : {"relay", "cached", "direct"}) {
+    CHECK(volume.at(policy).at("units") == 77);
+    CHECK(volume.at("checks").at(std::string(policy) + "_equals_exact_minimum") == true);
+  }
+  CHECK(volume.at("formula").at("exact_minimum_units") == 77);
+  CHECK(volume.at("formula").at("aligned") == false);
+  CHECK(volume.at("formula").at("blocks_per_chunk") == 0.25);
+  CHECK(volume.at("checks").at("naive_equals_paper").is_null());
+  CHECK(volume.at("checks").at("backward_equals_forward") == true);
+  CHECK(volume.at("forward_bytes_per_unit") == 58720256);
+  CHECK(volume.at("backward_bytes_per_unit") == 117440512);
+  const json& layout = volume.at("layout");
+  CHECK(layout.at("chunks") == 32);
+  CHECK(layout.at("sublayers") == 186);
+  CHECK(layout.at("block_sublayers") == 24);
+  CHECK(layout.at("blocks") == 8);
+  CHECK(layout.at("placement") == "loop");
+  CHECK(volume.at("relay").at("hops").size() == 31);
+  int urgent = 0;
+  int units = 0;
+  for (const json& hop : volume.at("cached").at("hops")) {
+    urgent += hop.at("urgent_units").get<int>();
+    units += hop.at("units").get<int>();
+  }
+  CHECK(units == 77);
+  CHECK(urgent == 32);  // 24 partials and one hop for each of b_0..b_7; b_8 closes in the last chunk
+}
+
+TEST_CASE("the full Hugging Face file gives the preset's numbers, nested text_config included", "[cli]") {
+  const json preset = answer("volume" + k3);
+  const json file = answer("volume --pp 8 --vp 4 --model " PLUMB_CLI_TEST_DATA "/kimi-k3.config.json");
+  CHECK(preset == file);
+  const Run no_blocks = run_plumb("volume --model " PLUMB_CLI_TEST_DATA "/kimi-linear-48b-a3b-instruct.config.json");
+  CHECK(no_blocks.exit_code == 2);
+  CHECK(no_blocks.err.find("attn_res_block_size") != std::string::npos);
+  const json filled = answer("volume --pp 2 --vp 2 --block-layers 3 --model " PLUMB_CLI_TEST_DATA
+                             "/kimi-linear-48b-a3b-instruct.config.json");
+  CHECK(filled == answer("volume --pp 2 --vp 2 --model kimi-linear-48b"));
+  CHECK(filled.at("layout").at("blocks") == 9);
+}
+
+TEST_CASE("sublayers are twice the decoder layers and the automatic block length of 93 layers is 12", "[cli]") {
+  const json layout = answer("volume --layers 93").at("layout");
+  CHECK(layout.at("sublayers") == 186);
+  CHECK(layout.at("block_sublayers") == 24);
+}
+
+TEST_CASE("an aligned layout reproduces the paper's naive count", "[cli]") {
+  const json volume = answer("volume --pp 8 --vp 4 --sublayers 64 --block 2");
+  CHECK(volume.at("formula").at("aligned") == true);
+  CHECK(volume.at("formula").at("naive_paper_units") == 496);
+  CHECK(volume.at("formula").at("cached_paper_units") == 220);
+  CHECK(volume.at("formula").at("exact_minimum_units") == 203);
+  CHECK(volume.at("naive").at("units") == 527);
+  CHECK(volume.at("naive").at("peak_hop_units") == 32);
+  CHECK(volume.at("checks").at("naive_equals_paper") == true);
+}
+
+TEST_CASE("a plan survives the way through its files", "[cli]") {
+  const std::string layout = " --pp 4 --vp 2 --microbatches 8 --sublayers 16 --block 3";
+  const Run csv = run_plumb("plan" + layout + " --format csv");
+  REQUIRE(csv.exit_code == 0);
+  scratch_file("plan.csv", csv.out);
+  CHECK(answer("check plan.csv").at("ok") == true);
+  for (const char* policy : {"naive", "relay", "cached", "direct"}) {
+    const Run program = run_plumb("plan" + layout + " --format json --cache " + policy);
+    REQUIRE(program.exit_code == 0);
+    scratch_file("plan.json", program.out);
+    const json check = answer("check plan.json");
+    CHECK(check.at("ok") == true);
+    CHECK(check.at("deadlock").is_null());
+    CHECK(check.at("channels_safe").size() == 6);
+  }
+}
+
+TEST_CASE("a schedule that cannot run is answered with no and exit code 1", "[cli]") {
+  const Run run = run_plumb("check - --json", "0F0,0B0\r\n1B0,1F0\r\n");
+  CHECK(run.exit_code == 1);
+  const json check = json::parse(run.out);
+  CHECK(check.at("ok") == false);
+  CHECK(check.at("errors").at(0).at("row") == 1);
+  CHECK(check.at("errors").at(0).at("token") == "1F0");
+  CHECK(run.reason() == "config");
+}
+
+TEST_CASE("sim prints the promised keys and its traffic equals the formula", "[cli]") {
+  const json sim = answer("sim" + k3 + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32");
+  CHECK(sim.at("step_us") == Approx(411400));
+  for (const char* key : {"warmup", "steady", "cooldown", "waiting"}) {
+    CHECK(sim.at("bubble_us").contains(key));
+  }
+  CHECK(sim.contains("bubble_over_step"));
+  CHECK(sim.contains("bubble_over_ideal"));
+  REQUIRE(sim.at("ranks").size() == 8);
+  for (const char* key : {"rank", "busy_us", "idle_us", "exposed_comm_us", "peak_activation_chunks",
+                          "peak_resident_units", "peak_bytes"}) {
+    CHECK(sim.at("ranks").at(0).contains(key));
+  }
+  CHECK(sim.at("traffic").at("forward_units_per_microbatch") == 77);
+  CHECK(sim.at("traffic").at("backward_units_per_microbatch") == 77);
+  CHECK(sim.at("traffic").at("bytes_per_step") == 32LL * 77 * 2 * 58720256);
+  CHECK(sim.at("checks").at("traffic_equals_formula") == true);
+}
+
+TEST_CASE("with a latency only a hop costs exactly the latency", "[cli]") {
+  const json sim = answer("sim --pp 2 --microbatches 1 --sublayers 4 --block 2 --hop-us 500 --hop-GBps inf");
+  CHECK(sim.at("step_us") == 2 * 1000 + 500 + 2 * 2000 + 500);
+}
+
+TEST_CASE("the trace opens with a key and names every rank", "[cli]") {
+  const Run run = run_plumb("sim --pp 2 --sublayers 4 --block 2 --trace t.json >/dev/null; cat t.json");
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.out.rfind("{\"", 0) == 0);
+  const json trace = json::parse(run.out);
+  CHECK(trace.at("traceEvents").size() > 20);
+}
+
+TEST_CASE("help and version are there and doctor finds the parts", "[cli]") {
+  CHECK(run_plumb("--version").out == "plumb 0.1.0\n");
+  for (const char* sub : {"", "volume ", "plan ", "check ", "sim "}) {
+    const Run run = run_plumb(std::string(sub) + "--help");
+    CHECK(run.exit_code == 0);
+    CHECK(run.out.find("--help") != std::string::npos);
+    CHECK(run.err.empty());
+  }
+#ifdef PLUMB_HAVE_DOCTOR
+  const json doctor = answer("doctor");
+  for (const char* part : {"compiler", "MPI", "torch", "CUDA", "NCCL", "threads"}) {
+    CHECK(doctor.contains(part));
+  }
+#endif
+}
