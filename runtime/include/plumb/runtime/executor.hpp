@@ -37,7 +37,7 @@ struct ExecutorOptions {
   // Each message gets one more segment that names it, with a checksum, and is checked on arrival. All ranks alike.
   bool verify_messages = false;
   Poison poison = Poison::in_debug_builds;
-  std::shared_ptr<const Clock> clock;  // null: a SteadyClock
+  std::shared_ptr<const Clock> clock = nullptr;  // null: a SteadyClock
   StepObserver* observer = nullptr;
 };
 

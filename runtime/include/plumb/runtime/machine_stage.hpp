@@ -22,7 +22,7 @@ struct MachineStageOptions {
   ModelEntry* entry = nullptr;  // on the first chunk, and only there
   ModelExit* exit = nullptr;    // on the chunk with has_head, and only there
   bool recompute = false;
-  std::shared_ptr<DepthWorkspace> workspace;  // one for all chunks of a rank; null: one of its own
+  std::shared_ptr<DepthWorkspace> workspace = nullptr;  // one for all chunks of a rank; null: one of its own
 };
 
 class MachineStage final : public Stage {

@@ -1,0 +1,77 @@
+// SPDX-License-Identifier: Apache-2.0
+// plumb-bench: what the parts cost on this machine. Started by `plumb bench`.
+#include <cstdio>
+#include <exception>
+#include <string>
+#include <vector>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "machine.hpp"
+#include "runtime_bench.hpp"
+
+namespace {
+
+using plumb::bench::Machine;
+using plumb::bench::RuntimeCost;
+
+constexpr const char* usage_text =
+    "usage: plumb bench runtime [--json]\n\n"
+    "  runtime   the executor alone: empty stages, tiny tensors\n"
+    "  --json    one JSON object on standard output\n";
+
+int refuse(const std::string& what) {
+  fmt::print(stderr, "usage: {}; see plumb bench --help\n", what);
+  return 2;
+}
+
+void print_json(const Machine& machine, const RuntimeCost& cost) {
+  nlohmann::ordered_json json;
+  json["machine"] = {
+      {"processor", machine.processor}, {"threads", machine.num_threads}, {"compiler", machine.compiler}};
+  json["results"] =
+      nlohmann::ordered_json::array({{{"dispatch_us", cost.dispatch_us}, {"handover_us", cost.handover_us}}});
+  fmt::print("{}\n", json.dump());
+}
+
+void print_table(const Machine& machine, const RuntimeCost& cost) {
+  fmt::print("{}, {} threads, {}\n\n", machine.processor, machine.num_threads, machine.compiler);
+  fmt::print("dispatch  {:7.2f} us  per action, 1 rank, 8 virtual stages, one thread\n", cost.dispatch_us);
+  fmt::print("handover  {:7.2f} us  per action of one rank, 4 ranks as threads\n", cost.handover_us);
+}
+
+int run(const std::vector<std::string>& arguments) {
+  std::string what;
+  bool json = false;
+  for (const std::string& argument : arguments) {
+    if (argument == "--help" || argument == "-h") {
+      fmt::print("{}", usage_text);
+      return 0;
+    }
+    if (argument == "--json") {
+      json = true;
+    } else if (!what.empty() || argument.rfind("-", 0) == 0) {
+      return refuse(fmt::format("unknown argument '{}'", argument));
+    } else {
+      what = argument;
+    }
+  }
+  if (what.empty()) return refuse("bench what? runtime");
+  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime", what));
+  const Machine machine = plumb::bench::this_machine();
+  const RuntimeCost cost = plumb::bench::measure_runtime();
+  (json ? print_json : print_table)(machine, cost);
+  return std::fflush(stdout) == 0 ? 0 : 3;
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  try {
+    return run(std::vector<std::string>(argv + 1, argv + argc));
+  } catch (const std::exception& error) {
+    fmt::print(stderr, "peer: {}\n", error.what());
+    return 3;
+  }
+}

@@ -1,0 +1,79 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <random>
+#include <thread>
+
+#include "cache/support/programs.hpp"
+#include "plumb/runtime/interpreter.hpp"
+#include "runtime/support/inproc_ranks.hpp"
+#include "runtime/support/model_host.hpp"
+#include "support/catch.hpp"
+
+namespace plumb::test {
+namespace {
+
+#ifdef __SANITIZE_THREAD__
+constexpr int num_runs = 50;
+#else
+constexpr int num_runs = 1000;
+#endif
+
+constexpr int longest_delay_us = 200;
+constexpr std::chrono::seconds limit{60};
+
+// Uniform 0 to 200 us before each computation and each message.
+class Delays final : public StepObserver {
+ public:
+  explicit Delays(std::uint32_t seed) : compute_(seed), comm_(seed + 1) {}
+  void compute_starting(RankId, const Compute&) override { delay(compute_); }
+  void message_starting(RankId, const MessageEvent&) override { delay(comm_); }
+
+ private:
+  static void delay(std::mt19937& engine) {
+    std::this_thread::sleep_for(std::chrono::microseconds(engine() % (longest_delay_us + 1)));
+  }
+  std::mt19937 compute_;  // one per worker: they run at the same time
+  std::mt19937 comm_;
+};
+
+// Steps whose bits differ from those of one thread.
+int num_different(Policy policy, int num_runs_wanted) {
+  const auto program = std::make_shared<const Program>(small_program(policy));
+  const ModelOptions model;
+  ModelHost alone(program->depth, model);
+  interpret_single_thread(program, alone.stages(), alone.shape());
+  ModelHost host(program->depth, model);
+  int different = 0;
+  on_all_ranks(program->layout.pp(), [&](const RankPlace& place) {
+    Delays delays(static_cast<std::uint32_t>(100 * place.rank.value));
+    ExecutorOptions options;
+    options.observer = &delays;
+    options.wait_limit = limit;
+    Executor executor(place.rank, host.stages(), &place.transport, &place.control, options);
+    const ProgramHandle handle = executor.prepare(program, host.shape());
+    for (int i = 0; i < num_runs_wanted; ++i) {
+      executor.run(handle);
+      place.control.barrier(limit);
+      if (place.rank.value == 0) {
+        different += host.gradients() == alone.gradients() && host.losses() == alone.losses() ? 0 : 1;
+        host.clear();
+      }
+      place.control.barrier(limit);
+    }
+  });
+  return different;
+}
+
+}  // namespace
+
+TEST_CASE("random delays before every action and message change no bit and hang nothing", "[runtime]") {
+  for (const Policy policy : block_policies) {
+    INFO(to_string(policy));
+    CHECK(num_different(policy, 5) == 0);
+  }
+}
+
+// Hidden here because it takes most of a minute: a ctest entry of its own runs it.
+TEST_CASE("random delays a thousand times", "[.][delays]") { CHECK(num_different(Policy::cached, num_runs) == 0); }
+
+}  // namespace plumb::test

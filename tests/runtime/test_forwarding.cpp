@@ -1,0 +1,74 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <chrono>
+#include <condition_variable>
+#include <mutex>
+
+#include "plumb/cache/lower.hpp"
+#include "plumb/schedule/generators.hpp"
+#include "runtime/support/inproc_ranks.hpp"
+#include "runtime/support/integer_host.hpp"
+#include "support/catch.hpp"
+
+namespace plumb::test {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+
+// Three ranks, one chunk and one block each: b_0 and b_1 pass through rank 1 on their way to rank 2.
+std::shared_ptr<const Program> three_in_a_row(Policy policy) {
+  const Layout layout(3, 1, 1);
+  return std::make_shared<const Program>(
+      lower(one_f_one_b(layout), DepthMap(6, 2, DepthMap::even_cuts(6, 6, 3)), policy));
+}
+
+// Holds the forward of the middle rank until b_0 has reached the last rank, or for `longest`.
+class Hold final : public StepObserver {
+ public:
+  Hold(const Program& program, milliseconds longest) : program_(program), longest_(longest) {}
+
+  void compute_starting(RankId rank, const Compute& compute) override {
+    if (rank.value != 1 || compute.op != Op::forward) return;
+    std::unique_lock lock(mutex_);
+    passed_ = changed_.wait_for(lock, longest_, [this] { return arrived_; });
+  }
+  void message_finished(RankId rank, const MessageEvent& event) override {
+    if (rank.value != 2 || event.sends || event.what.direction != Direction::forward) return;
+    for (const HoldingId id : program_.routing.transfers[event.what.transfer.index()].holdings) {
+      if (program_.routing.holdings[id.index()].block != BlockId{0}) continue;
+      const std::lock_guard lock(mutex_);
+      arrived_ = true;
+      changed_.notify_one();
+    }
+  }
+  bool passed_while_held() const { return passed_; }
+
+ private:
+  const Program& program_;
+  milliseconds longest_;
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  bool arrived_ = false;
+  bool passed_ = false;
+};
+
+bool passes_while_held(Policy policy, milliseconds longest) {
+  const auto program = three_in_a_row(policy);
+  const IntegerModel model(program->depth, 2, 4);
+  IntegerHost host(model, program->depth, 1, Storage::fp64);
+  Hold hold(*program, longest);
+  ExecutorOptions options;
+  options.observer = &hold;
+  run_on_threads(program, host.stages(), host.shape(), options);
+  CHECK(host.gradients() == model.reference(1));
+  return hold.passed_while_held();
+}
+
+}  // namespace
+
+TEST_CASE("a passing block reaches the next rank while the middle rank computes, under cached only", "[runtime]") {
+  CHECK(passes_while_held(Policy::cached, seconds(30)));
+  CHECK_FALSE(passes_while_held(Policy::relay, milliseconds(200)));
+}
+
+}  // namespace plumb::test
