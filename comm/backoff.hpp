@@ -20,10 +20,11 @@ class Backoff {
  public:
   using Clock = std::chrono::steady_clock;
 
-  /// `num_local_ranks` share this machine; each keeps two threads busy, one computing and one communicating.
-  explicit Backoff(std::int32_t num_local_ranks)
-      : spin_(2U * static_cast<unsigned>(num_local_ranks) <= std::thread::hardware_concurrency() ? spin_limit
-                                                                                                 : spin_limit * 0) {}
+  /// `num_local_ranks` share this machine; each keeps two threads busy, one computing and one communicating. Who is
+  /// woken by the sender can sleep early; who only wakes up to look sleeps late, as each sleep costs a message ~100 us.
+  Backoff(std::int32_t num_local_ranks, std::chrono::nanoseconds yield_limit)
+      : spin_limit_(2U * static_cast<unsigned>(num_local_ranks) <= std::thread::hardware_concurrency() ? 20'000 : 0),
+        yield_limit_(yield_limit) {}
 
   void activity() noexcept { fresh_ = true; }
 
@@ -32,15 +33,13 @@ class Backoff {
     if (fresh_) idle_since_ = now;
     fresh_ = false;
     const auto idle = now - idle_since_;
-    if (idle < spin_) return Pause::spin;
-    return idle < yield_limit ? Pause::yield : Pause::sleep;
+    if (idle < spin_limit_) return Pause::spin;
+    return idle < yield_limit_ ? Pause::yield : Pause::sleep;
   }
 
  private:
-  static constexpr std::chrono::microseconds spin_limit{20};
-  static constexpr std::chrono::microseconds yield_limit{100};
-
-  std::chrono::nanoseconds spin_;
+  std::chrono::nanoseconds spin_limit_;
+  std::chrono::nanoseconds yield_limit_;
   bool fresh_ = true;
   Clock::time_point idle_since_{};
 };

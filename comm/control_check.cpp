@@ -22,8 +22,17 @@ TransportFault exchange_timeout(PeerId rank, std::span<const PeerId> missing, st
   std::string names;
   for (const PeerId peer : missing)
     names += fmt::format("{}{}", names.empty() ? "" : ", ", peer.value);
-  fault.text = fmt::format("waited {} s to exchange start-up data with rank {}",
-                           std::chrono::duration<double>(limit).count(), names);
+  fault.text =
+      fmt::format("waited {} s for the start-up data of rank {}", std::chrono::duration<double>(limit).count(), names);
+  return fault;
+}
+
+TransportFault exchange_deserted(PeerId rank, PeerId gone) {
+  TransportFault fault;
+  fault.kind = TransportErrorKind::peer;
+  fault.rank = rank;
+  fault.peer = gone;
+  fault.text = fmt::format("rank {} has left without exchanging its start-up data", gone.value);
   return fault;
 }
 

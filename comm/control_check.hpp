@@ -19,4 +19,7 @@ void check_exchange(PeerId rank, const std::string& mine);
 /// The fault of a rank whose exchange passed its limit while `missing` had not come.
 TransportFault exchange_timeout(PeerId rank, std::span<const PeerId> missing, std::chrono::nanoseconds limit);
 
+/// The fault of a rank whose exchange can never finish because `gone` has left.
+TransportFault exchange_deserted(PeerId rank, PeerId gone);
+
 }  // namespace plumb::comm

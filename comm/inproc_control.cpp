@@ -30,23 +30,39 @@ class InprocControl final : public ControlPlane {
       shared.changed.notify_all();
       return *shared.published;
     }
-    const auto done = [&] { return shared.round != round || state_->has_failed(); };
-    const bool in_time = shared.changed.wait_for(lock, std::min(limit, longest_wait), done);
+    const auto done = [&] { return shared.round != round || state_->has_failed() || gone_without(shared); };
+    shared.changed.wait_for(lock, std::min(limit, longest_wait), done);
     // The next round cannot be published before this rank has come to it, so `published` is still this round's.
     if (shared.round != round) return *shared.published;
-    if (in_time) throw TransportError(state_->failure_seen_by(rank_));
-    std::vector<PeerId> missing;
-    for (std::int32_t peer = 0; peer < state_->size; ++peer) {
-      if (!shared.arrived[static_cast<std::size_t>(peer)]) missing.push_back(PeerId{peer});
+    if (!state_->has_failed()) {
+      const auto gone = gone_without(shared);
+      const std::vector<PeerId> missing = missing_from(shared);
+      lock.unlock();
+      state_->fail(gone ? exchange_deserted(rank_, *gone) : exchange_timeout(rank_, missing, limit));
     }
-    lock.unlock();
-    state_->fail(exchange_timeout(rank_, missing, limit));
     throw TransportError(state_->failure_seen_by(rank_));
   }
 
   void barrier(std::chrono::nanoseconds limit) override { exchange({}, limit); }
 
  private:
+  std::vector<PeerId> missing_from(const InprocExchange& shared) const {
+    std::vector<PeerId> missing;
+    for (std::int32_t peer = 0; peer < state_->size; ++peer) {
+      if (!shared.arrived[static_cast<std::size_t>(peer)]) missing.push_back(PeerId{peer});
+    }
+    return missing;
+  }
+
+  /// A rank that has not come to this round and never will.
+  std::optional<PeerId> gone_without(const InprocExchange& shared) const {
+    for (std::int32_t peer = 0; peer < state_->size; ++peer) {
+      const bool is_missing = !shared.arrived[static_cast<std::size_t>(peer)];
+      if (is_missing && state_->at(PeerId{peer}).left.load(std::memory_order_relaxed)) return PeerId{peer};
+    }
+    return std::nullopt;
+  }
+
   static void publish(InprocExchange& shared) {
     std::vector<std::string> all;
     all.reserve(shared.arrived.size());

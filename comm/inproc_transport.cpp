@@ -19,7 +19,10 @@ namespace {
 class InprocTransport final : public Transport {
  public:
   InprocTransport(std::shared_ptr<InprocState> state, PeerId rank)
-      : state_(std::move(state)), me_(state_->at(rank)), rank_(rank), backoff_(state_->size) {
+      : state_(std::move(state)),
+        me_(state_->at(rank)),
+        rank_(rank),
+        backoff_(state_->size, std::chrono::microseconds(100)) {
     counters_.by_peer.resize(static_cast<std::size_t>(state_->size));
   }
 
@@ -279,6 +282,8 @@ class InprocTransport final : public Transport {
         check_nobody_waits(state_->channel(PeerId{i}, rank_, lane), true);
       }
     }
+    { const std::lock_guard lock(state_->exchange.mutex); }  // whoever waits there sees `left` or hears the next line
+    state_->exchange.changed.notify_all();
     revoke();
   }
 

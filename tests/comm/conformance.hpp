@@ -25,8 +25,11 @@ struct ConformanceCase {
   void (*body)(RankEnds ends);
 };
 
-/// Data channels: order, independence, sizes, counters, waiting.
+/// Data channels: order, independence, sizes, counters.
 std::span<const ConformanceCase> channel_cases();
+
+/// The calls themselves: tickets, memory, refusals, waiting.
+std::span<const ConformanceCase> use_cases();
 
 /// What happens when a rank fails, disagrees or never comes.
 std::span<const ConformanceCase> failure_cases();

@@ -45,8 +45,8 @@ void long_texts_pass(RankEnds ends) {
 
 void control_and_data_alternate(RankEnds ends) {
   Transport& t = ends.transport;
-  Poster poster(t);
   Message out({5000}), in({5000});
+  Poster poster(t);
   for (std::uint64_t i = 0; i < 30; ++i) {
     ends.control.barrier(patience);
     out.fill(t.rank(), next_of(t), Lane::urgent, i);

@@ -34,8 +34,8 @@ void expect_peer_fault(const TransportFault& fault, Transport& t, PeerId failed,
 void sizes_differ(RankEnds ends, const std::vector<std::size_t>& sent, const std::vector<std::size_t>& expected,
                   std::size_t expected_bytes, std::size_t got_bytes, bool receive_first) {
   Transport& t = ends.transport;
-  Poster poster(t);
   Message out(sent), in(expected), never({8});
+  Poster poster(t);
   const bool receives = t.rank().value == 1;
   const TransportFault fault = fault_of(
       [&] {
@@ -73,10 +73,10 @@ void shifted_segments(RankEnds ends) { sizes_differ(ends, {64, 32, 64}, {64, 64,
 
 void failed_rank_releases_the_others(RankEnds ends) {
   Transport& t = ends.transport;
-  Poster poster(t);
   const PeerId failing{t.size() - 1};
   // Large messages under way in all directions: their memory is gone as soon as fail() has returned.
   Message out({8 * mebibyte}), in({8 * mebibyte}), never({8});
+  Poster poster(t);
   poster.receive(previous_of(t), Lane::urgent, never);
   poster.receive(previous_of(t), Lane::bulk, in);
   if (t.rank() != failing) poster.send(next_of(t), Lane::bulk, out);

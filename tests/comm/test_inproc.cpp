@@ -1,11 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <exception>
-#include <mutex>
+#include <initializer_list>
 #include <stdexcept>
 #include <thread>
-#include <vector>
 
 #include "conformance.hpp"
+#include "inproc_ranks.hpp"
 #include "plumb/comm/inproc.hpp"
 #include "support/catch.hpp"
 #include "traffic.hpp"
@@ -15,44 +14,19 @@ namespace {
 
 using testing::ConformanceCase;
 
-/// Every rank a thread; rethrows the first exception that no rank caught.
-void run_as_threads(std::int32_t num_ranks, void (*body)(testing::RankEnds)) {
-  InprocHub hub(num_ranks);
-  std::mutex mutex;
-  std::exception_ptr first;
-  std::vector<std::thread> threads;
-  for (std::int32_t rank = 0; rank < num_ranks; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto transport = hub.make_transport(PeerId{rank});
-      const auto control = hub.make_control(PeerId{rank});
-      try {
-        body({*transport, *control});
-      } catch (const std::exception& error) {
-        const std::lock_guard lock(mutex);
-        if (!first) first = std::current_exception();
-        transport->fail(error.what());
-      }
-    });
-  }
-  for (auto& thread : threads)
-    thread.join();
-  if (first) std::rethrow_exception(first);
-}
-
 void run_all(std::span<const ConformanceCase> cases, std::initializer_list<std::int32_t> rank_counts) {
   for (const std::int32_t num_ranks : rank_counts) {
     for (const ConformanceCase& c : cases) {
       if (num_ranks < c.min_ranks) continue;
       INFO(c.sentence << ", " << num_ranks << " ranks");
-      CHECK_NOTHROW(run_as_threads(num_ranks, c.body));
+      CHECK_NOTHROW(testing::run_as_threads(num_ranks, c.body));
     }
   }
 }
 
-TEST_CASE("channels between a few threads keep the contract", "[comm]") {
-  run_all(testing::channel_cases(), {1, 2, 3, 4});
-}
+TEST_CASE("channels between threads keep the contract", "[comm]") { run_all(testing::channel_cases(), {2, 3, 4}); }
 TEST_CASE("channels between 8 threads keep the contract", "[comm]") { run_all(testing::channel_cases(), {8}); }
+TEST_CASE("calls between threads keep the contract", "[comm]") { run_all(testing::use_cases(), {1, 2, 3, 4, 8}); }
 TEST_CASE("failures between threads end every wait", "[comm]") { run_all(testing::failure_cases(), {2, 3, 4, 8}); }
 TEST_CASE("threads exchange texts", "[comm]") { run_all(testing::control_cases(), {1, 2, 3, 4, 8}); }
 
@@ -75,7 +49,7 @@ TEST_CASE("a rank that leaves with a message pending fails the others", "[comm]"
   auto a = hub.make_transport(PeerId{0});
   const auto b = hub.make_transport(PeerId{1});
   testing::Message message({8});
-  testing::Poster(*a).send(PeerId{1}, Lane::urgent, message);
+  a->post_send(PeerId{1}, Lane::urgent, message.const_segments());
   a.reset();
   CHECK_THROWS_WITH(b->wait(testing::patience), Catch::Contains("it left with 1 messages pending"));
 }
@@ -85,7 +59,7 @@ TEST_CASE("a rank that leaves while another waits for it fails the others", "[co
   auto a = hub.make_transport(PeerId{0});
   const auto b = hub.make_transport(PeerId{1});
   testing::Message message({8});
-  testing::Poster(*b).receive(PeerId{0}, Lane::bulk, message);
+  b->post_receive(PeerId{0}, Lane::bulk, message.segments());
   a.reset();
   CHECK_THROWS_WITH(b->wait(testing::patience), Catch::Contains("it left while a message with it was pending"));
 }
@@ -104,6 +78,15 @@ TEST_CASE("a message to a rank that has left is refused", "[comm]") {
   at_c.receive(PeerId{1}, Lane::urgent, other);
   at_b.finish_all();
   at_c.finish_all();
+}
+
+TEST_CASE("a rank that leaves ends an exchange between threads", "[comm]") {
+  InprocHub hub(3);
+  auto a = hub.make_transport(PeerId{0});
+  const auto b = hub.make_control(PeerId{1});
+  std::thread leaving([&] { a.reset(); });
+  CHECK_THROWS_WITH(b->exchange("digest", testing::patience), Catch::Contains("rank 0 has left"));
+  leaving.join();
 }
 
 TEST_CASE("ranks and their parts are handed out once and in range", "[comm]") {

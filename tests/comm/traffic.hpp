@@ -47,10 +47,16 @@ class Message {
   std::vector<std::vector<std::byte>> parts_;
 };
 
-/// Posts and keeps count of what is unfinished; every wait ends with an exception after `patience`.
+/// Posts and keeps count of what is unfinished; every wait ends with an exception after `patience`. Declare it after
+/// the messages: when a case breaks off, it fails the transport before their memory goes.
 class Poster {
  public:
   explicit Poster(Transport& transport) : transport_(transport) {}
+  ~Poster() {
+    if (num_open_ > 0) transport_.fail("a case broke off with messages under way");
+  }
+  Poster(const Poster&) = delete;
+  Poster& operator=(const Poster&) = delete;
 
   Ticket send(PeerId to, Lane lane, const Message& message);
   Ticket receive(PeerId from, Lane lane, Message& message);

@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// mpi_transport.hpp: Transport over non-blocking MPI calls.
+//
+// A message is one or more pieces (a segment, or part of one beyond the piece size), each one MPI request. All requests
+// in flight lie in one dense array that MPI_Testsome walks. Private to comm.
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <list>
+#include <optional>
+#include <vector>
+
+#include <mpi.h>
+
+#include "backoff.hpp"
+#include "mpi_job.hpp"
+#include "node_pool.hpp"
+#include "wake_event.hpp"
+
+namespace plumb::comm {
+
+class MpiTransport final : public Transport {
+ public:
+  explicit MpiTransport(MpiJob& job);
+
+  PeerId rank() const noexcept override { return job_.rank(); }
+  std::int32_t size() const noexcept override { return job_.size(); }
+  void reserve(std::size_t num_messages, std::size_t num_segments) override;
+  Ticket post_send(PeerId to, Lane lane, std::span<const ConstSegment> segments) override;
+  Ticket post_receive(PeerId from, Lane lane, std::span<const Segment> segments) override;
+  std::size_t progress(std::span<Ticket> completed) override;
+  void wait(std::chrono::nanoseconds limit) override;
+  void notify() noexcept override { event_.set(); }
+  const Counters& counters() const noexcept override { return counters_; }
+  void fail(std::string_view reason) noexcept override;
+
+  /// Ends this rank's part: in a sound job waits for all ranks, in a failed one drains. False: the job must be aborted.
+  bool leave() noexcept;
+
+ private:
+  struct Message {
+    std::uint32_t number = 0;  ///< the ticket
+    PeerId peer;
+    Lane lane = Lane::urgent;
+    bool is_send = false;
+    std::size_t num_open_pieces = 0;
+    std::size_t moved_bytes = 0;
+    Message* next = nullptr;
+  };
+  struct Piece {
+    Message* message = nullptr;
+    std::size_t size_bytes = 0;
+  };
+
+  /// A message that nobody wants any more, received so that its sender gets rid of it.
+  struct Unwanted {
+    std::vector<std::byte> bytes;
+    MPI_Request request = MPI_REQUEST_NULL;
+  };
+
+  template <class AnySegment, class Start>
+  Ticket post(PeerId peer, Lane lane, bool is_send, std::span<const AnySegment> segments, Start start);
+  void advance();
+  void finish_piece(int index, const MPI_Status& status, int error, std::optional<TransportFault>& fault);
+  TransportFault size_fault(const Message& message, std::size_t expected_bytes, std::size_t got_bytes) const;
+  void drop_pieces(int num_done);
+  void count(const Message& message) noexcept;
+  void check_left(PeerId peer);
+  [[noreturn]] void fail_and_throw(TransportFault fault);
+  void record_failure(std::string_view reason) noexcept;
+  bool drain();
+  bool await_others();
+  void swallow_unwanted();
+  void pause(Backoff::Clock::time_point now, Backoff::Clock::time_point deadline);
+
+  MpiJob& job_;
+  WakeEvent event_;
+  Backoff backoff_;
+  NodePool<Message> messages_;
+  Message* ready_ = nullptr;  ///< finished, oldest first, not yet handed out
+  Message* last_ready_ = nullptr;
+  std::vector<MPI_Request> requests_;
+  std::vector<Piece> pieces_;  ///< same index as requests_
+  std::vector<int> done_;      ///< room for MPI_Testsome
+  std::vector<MPI_Status> statuses_;
+  std::vector<PostedToPeer> posted_;
+  std::size_t num_left_seen_ = 0;
+  Counters counters_;
+  std::list<Unwanted> unwanted_;
+  bool cancelled_ = false;  ///< fail() was called: whatever is still in requests_ may point to memory that is gone
+  bool told_drained_ = false;
+  bool drained_ = false;
+};
+
+}  // namespace plumb::comm

@@ -1,0 +1,15 @@
+# SPDX-License-Identifier: Apache-2.0
+# cmake -DEXPECTED=23 -DLIMIT=30 -P expect_exit_code.cmake -- COMMAND ARGS..: passes when the command ends with that exit code in time.
+set(command)
+set(after FALSE)
+foreach(i RANGE ${CMAKE_ARGC})
+  if(after AND DEFINED CMAKE_ARGV${i})
+    list(APPEND command "${CMAKE_ARGV${i}}")
+  elseif("${CMAKE_ARGV${i}}" STREQUAL "--")
+    set(after TRUE)
+  endif()
+endforeach()
+execute_process(COMMAND ${command} TIMEOUT ${LIMIT} RESULT_VARIABLE code)
+if(NOT code STREQUAL EXPECTED)
+  message(FATAL_ERROR "exit code ${code}, expected ${EXPECTED}")
+endif()
