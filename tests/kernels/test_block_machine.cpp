@@ -118,6 +118,9 @@ TEST_CASE("the whole machine agrees with finite differences to 1e-7", "[kernels]
   for (std::uint64_t trial = 0; trial < 40; ++trial) {
     Dice dice(1000 + trial);
     ModelSpec spec = random_spec(dice);
+    if (trial >= 10) {
+      spec.tokens = std::min<std::int64_t>(spec.tokens, 5);  // the first trials hold one with several runs of tokens
+    }
     spec.config.eps = 1e-1;  // smooth enough for differences
     spec.norm_eps = 1e-1;
     spec.cuts = random_cuts(dice, spec.config.num_sublayers);

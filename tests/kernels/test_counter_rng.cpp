@@ -29,7 +29,7 @@ TEST_CASE("these very numbers are promised, so that old checkpoints and runs can
   CHECK(rng.bits(1) == 0x04f8c62c44977a32ULL);
 }
 
-TEST_CASE("uniform numbers fill [0, 1) and normal numbers have their moments", "[kernels]") {
+TEST_CASE("uniform numbers fill the unit interval and normal numbers have their moments", "[kernels]") {
   const CounterRng rng(3, "moments");
   constexpr int kDraws = 100000;
   double mean = 0;

@@ -1,40 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 // The contract of the machine's calls: what is refused, what is told, kept, dropped and allocated.
-#include <atomic>
-#include <cstdlib>
-#include <new>
 #include <optional>
 #include <stdexcept>
 
+#include "kernels/support/allocation_count.hpp"
 #include "kernels/support/chunked_model.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
 using namespace plumb::testing;
-
-namespace {
-
-std::atomic<std::int64_t> num_allocations{0};
-
-void* counted(std::size_t bytes, std::size_t alignment) {
-  ++num_allocations;
-  void* memory = std::aligned_alloc(alignment, (bytes + alignment - 1) / alignment * alignment);
-  if (memory == nullptr) {
-    throw std::bad_alloc();
-  }
-  return memory;
-}
-
-}  // namespace
-
-void* operator new(std::size_t bytes) { return counted(bytes, alignof(std::max_align_t)); }
-void* operator new(std::size_t bytes, std::align_val_t alignment) {
-  return counted(bytes, static_cast<std::size_t>(alignment));
-}
-void operator delete(void* memory) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::align_val_t) noexcept { std::free(memory); }
-void operator delete(void* memory, std::size_t, std::align_val_t) noexcept { std::free(memory); }
 
 namespace {
 
@@ -134,14 +108,14 @@ TEST_CASE("after the first use of a number of tapes and tokens nothing is alloca
       args.kind = ForwardKind::evaluate;
       middle.machine->forward(TapeId{}, args);
     };
-    const std::int64_t before_any = num_allocations;
+    const std::int64_t before_any = num_allocations();
     step(50);
-    const std::int64_t before = num_allocations;
+    const std::int64_t before = num_allocations();
     CHECK(before > before_any);
     step(50);
     step(7);
     step(50);
-    CHECK(num_allocations == before);
+    CHECK(num_allocations() == before);
   }
 }
 
