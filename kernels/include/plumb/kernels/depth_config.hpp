@@ -15,7 +15,7 @@
 namespace plumb {
 
 /// block: S sublayers share a block. full: every sublayer is a block of its own (S = 1), run in two phases by
-/// schedule blocks of `schedule_length` sublayers; a schedule block changes the order of work and nothing else.
+/// schedule blocks of `schedule_length` sublayers; their length changes the order of work, hence rounding, no more.
 enum class DepthMode { block, full };
 
 /// "block" or "full"; anything else throws std::invalid_argument naming the legal words.
