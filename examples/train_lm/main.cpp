@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <cstdio>
+#include <cstdlib>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include <fmt/format.h>
+#include <unistd.h>
+
+#include "exit.hpp"
+#include "plumb/schedule/error.hpp"
+#include "train_lm/agreement.hpp"
+#include "train_lm/ending.hpp"
+#include "train_lm/launch.hpp"
+#include "train_lm/mpi_job.hpp"
+#include "train_lm/progress.hpp"
+#include "train_lm/report_run.hpp"
+
+using namespace plumb::lm;
+
+namespace {
+
+// What a rank knows when it is ready to train, or why it is not.
+struct Preparation {
+  TrainOptions options;
+  Output output = Output::run;
+  bool mpi = false;
+  std::optional<TrainPlan> plan;
+  std::optional<Text> text;
+  Ending problem;
+};
+
+std::optional<int> mpirun_ranks() {
+  const char* const size = std::getenv("OMPI_COMM_WORLD_SIZE");
+  return size == nullptr ? std::nullopt : std::optional(std::atoi(size));
+}
+
+bool wants_mpi(const TrainOptions& options) {
+  const std::optional<int> started = mpirun_ranks();
+  const std::string ranks = options.ranks.value_or(started ? "mpi" : "inproc");
+  if (ranks != "mpi" && ranks != "inproc") {
+    throw plumb::InputError(fmt::format("--ranks '{}' is unknown, legal are mpi and inproc", ranks));
+  }
+  if (ranks == "inproc" && started.value_or(1) > 1) {
+    throw plumb::InputError(
+        fmt::format("--ranks inproc under mpirun would run the whole pipeline {} times; use --ranks mpi", *started));
+  }
+  return ranks == "mpi";
+}
+
+Preparation prepare(int argc, char** argv) {
+  Preparation ready;
+  ready.mpi = mpirun_ranks().has_value();
+  try {
+    ready.output = parse_train_options(argc, argv, ready.options);
+    if (ready.output == Output::run) {
+      ready.mpi = wants_mpi(ready.options);
+      ready.plan =
+          make_train_plan(ready.options, PLUMB_README, ready.mpi ? mpirun_ranks().value_or(1) : mpirun_ranks());
+      ready.text = Text::load(ready.plan->text_path, ready.plan->model.sequence);
+      ready.plan->facts.emplace_back(
+          "--text", fmt::format("{} bytes, checksum {:016x}", ready.text->size_bytes(), ready.text->fingerprint()));
+      set_compute_threads(ready.plan->threads);
+    }
+  } catch (...) {
+    ready.problem = ending_of(std::current_exception());
+  }
+  return ready;
+}
+
+int say(const Ending& ending) {
+  fmt::print(stderr, "{}\n", ending.line);
+  return ending.code;
+}
+
+void announce(const TrainPlan& plan, const Text& text) {
+  const plumb::Layout& layout = plan.chosen().layout;
+  fmt::print(stderr, "{} ({}), width {}, {} heads, {} residual\n", plan.description, to_string(plan.model.dtype),
+             plan.model.width, plan.model.heads, to_string(plan.model.residual));
+  fmt::print(stderr, "{} ranks x {} virtual stages, {} microbatches of {} tokens; text {} ({} bytes)\n", layout.pp(),
+             layout.vp(), layout.microbatches(), plan.model.tokens(), text.name(), text.size_bytes());
+}
+
+int conclude(const TrainPlan& plan, const TrainResult& result, bool json) {
+  const std::string out = json ? result_json(plan, result) + "\n" : result_table(plan, result);
+  if (std::fputs(out.c_str(), stdout) < 0 || std::fflush(stdout) != 0) {
+    return say({plumb::cli::exit_environment, "config: cannot write to standard output"});
+  }
+  const std::string no = verdict(plan, result);
+  return no.empty() ? plumb::cli::exit_fine : say({plumb::cli::exit_no, no});
+}
+
+// What rank 0 of either kind does around the training itself.
+template <class Train>
+int train_and_tell(const Preparation& ready, const Train& train_with) {
+  announce(*ready.plan, *ready.text);
+  Progress progress(isatty(STDERR_FILENO) != 0, ready.options.log);
+  return conclude(*ready.plan, train_with(&progress), ready.options.shared.json);
+}
+
+int run_inproc(const Preparation& ready) {
+  if (ready.problem.code != 0) {
+    return say(ready.problem);
+  }
+  try {
+    return train_and_tell(ready,
+                          [&](StepListener* listener) { return train_inproc(*ready.plan, *ready.text, listener); });
+  } catch (...) {
+    return say(ending_of(std::current_exception()));
+  }
+}
+
+int run_joined(const Preparation& ready, const RankLinks& links) {
+  const bool speaks = links.rank.value == 0;
+  const Ending agreed = agree_on_ending(links.control, ready.problem);
+  if (agreed.code != 0) {
+    return speaks ? say(agreed) : agreed.code;
+  }
+  agree_on_facts(links.control, ready.plan->facts);
+  const auto train_with = [&](StepListener* listener) { return train(*ready.plan, *ready.text, links, listener); };
+  if (speaks) {
+    return train_and_tell(ready, train_with);
+  }
+  train_with(nullptr);
+  return plumb::cli::exit_fine;
+}
+
+int run_mpi(const Preparation& ready) {
+  std::unique_ptr<MpiJob> job;
+  try {
+    job = MpiJob::join();
+    return run_joined(ready, job->links());
+  } catch (...) {
+    // Each rank tells what it saw, before the others learn of it and MPI may be aborted.
+    const Ending ending = ending_of(std::current_exception());
+    say(ending);
+    if (job && ending.code != plumb::cli::exit_bad_input) {
+      job->links().transport->fail(ending.line);
+    }
+    return ending.code;
+  }
+}
+
+}  // namespace
+
+int main(int argc, char** argv) {
+  const Preparation ready = prepare(argc, argv);
+  if (ready.output == Output::done) {
+    return plumb::cli::exit_fine;
+  }
+  return ready.mpi ? run_mpi(ready) : run_inproc(ready);
+}

@@ -1,0 +1,93 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "train_lm/rank_model.hpp"
+
+#include <utility>
+
+#include <ATen/ops/from_blob.h>
+
+#include "plumb/kernels/depth_parameters.hpp"
+#include "plumb/runtime/machine_stage.hpp"
+#include "plumb/runtime/standard_stage.hpp"
+#include "plumb/schedule/error.hpp"
+#include "train_lm/tape.hpp"
+
+namespace plumb::lm {
+
+namespace {
+
+// A parameter of the kernels as torch's optimizer wants it: the same memory, value and gradient.
+Parameter as_torch(const DepthParameter& parameter) {
+  const auto tensor = [](const View& view) {
+    return at::from_blob(view.data, {view.tokens, view.width}, scalar_type(view.storage));
+  };
+  Parameter wrapped{parameter.name, tensor(parameter.value), false};
+  wrapped.value.mutable_grad() = tensor(parameter.gradient);
+  wrapped.value.set_requires_grad(true);
+  return wrapped;
+}
+
+}  // namespace
+
+struct RankModel::Chunk {
+  std::vector<std::unique_ptr<Layer>> layers;
+  std::vector<std::unique_ptr<TorchSublayer>> sublayers;
+  std::unique_ptr<DepthParameters> depth;  // none under a standard residual
+  std::unique_ptr<Stage> stage;
+};
+
+RankModel::RankModel(const LmConfig& config, const Layout& layout, const DepthMap& depth, RankId rank, bool recompute)
+    : config_(config),
+      workspace_(make_depth_workspace()),
+      stages_(static_cast<std::size_t>(depth.num_chunks()), nullptr) {
+  validate(config);
+  if (depth.sublayers() != config.num_sublayers || depth.residual() != config.residual ||
+      (config.residual != Residual::standard && depth.block_sublayers() != config.block_sublayers)) {
+    throw InputError("the depth map is of another model: sublayers, residual or sublayers per block differ");
+  }
+  for (const ChunkId id : layout.chunks_on(rank)) {
+    add_chunk(depth, id, recompute);
+  }
+}
+
+RankModel::~RankModel() = default;
+
+void RankModel::take(const std::vector<Parameter>& parameters) {
+  parameters_.insert(parameters_.end(), parameters.begin(), parameters.end());
+}
+
+void RankModel::add_chunk(const DepthMap& depth, ChunkId id, bool recompute) {
+  auto chunk = std::make_unique<Chunk>();
+  const bool first = id.value == 0;
+  const bool last = id.value + 1 == depth.num_chunks();
+  if (first) {
+    embedding_ = std::make_unique<EmbeddingEntry>(config_, batches_);
+    take(embedding_->parameters());
+  }
+  const SublayerRange range = depth.sublayers_of(id);
+  std::vector<Sublayer*> sublayers;
+  for (int index = range.begin; index < range.end; ++index) {
+    const Layer& layer = *chunk->layers.emplace_back(make_sublayer(config_, index));
+    sublayers.push_back(chunk->sublayers.emplace_back(std::make_unique<TorchSublayer>(layer)).get());
+    take(layer.parameters());
+  }
+  if (last) {
+    head_ = std::make_unique<LossExit>(config_, batches_);
+    take(head_->parameters());
+  }
+  ModelEntry* const entry = first ? embedding_.get() : nullptr;
+  ModelExit* const exit = last ? head_.get() : nullptr;
+  if (config_.residual == Residual::standard) {
+    const SlotShape shape{config_.tokens(), config_.width, config_.dtype};
+    chunk->stage = std::make_unique<StandardStage>(shape, sublayers, StandardStageOptions{entry, exit, recompute});
+  } else {
+    const ChunkRange part{range.begin, range.size(), last};
+    chunk->depth = std::make_unique<DepthParameters>(depth_config(config_), part);
+    chunk->depth->for_each([this](const DepthParameter& parameter) { parameters_.push_back(as_torch(parameter)); });
+    chunk->stage = std::make_unique<MachineStage>(depth_config(config_), part, sublayers, *chunk->depth,
+                                                  MachineStageOptions{entry, exit, recompute, workspace_});
+  }
+  stages_[id.index()] = chunk->stage.get();
+  chunks_.push_back(std::move(chunk));
+}
+
+}  // namespace plumb::lm

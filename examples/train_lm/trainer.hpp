@@ -1,0 +1,71 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// trainer.hpp: one rank's training run: step by step through the executor, AdamW on what the rank owns, then the tally.
+//
+// Loss of a step: mean over the tokens of each microbatch, then over microbatches. The first steps run one routing
+// policy each, the rest the chosen one; which policy carried a step changes nothing but the order of a few additions.
+// Between steps the ranks exchange loss and bytes, so every rank returns the same result. Threads: one per rank.
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <vector>
+
+#include "plumb/comm/control.hpp"
+#include "plumb/comm/transport.hpp"
+#include "train_lm/text.hpp"
+#include "train_lm/train_plan.hpp"
+
+namespace plumb::lm {
+
+// The loss is not a number any more.
+class NumericError : public std::runtime_error {
+ public:
+  using std::runtime_error::runtime_error;
+};
+
+struct StepEvent {
+  std::int64_t step = 0;  // from 1, over all runs that led here
+  std::int64_t done = 0;  // steps of this run, this one included
+  std::int64_t of = 0;
+  Policy policy = Policy::cached;
+  double loss = 0;
+  std::chrono::nanoseconds wall{0};
+  std::int64_t tokens = 0;
+};
+
+// Told after each step, on rank 0.
+class StepListener {
+ public:
+  virtual ~StepListener() = default;
+  virtual void step_done(const StepEvent& event) = 0;
+};
+
+// What one rank is connected with; both null when it is the only one.
+struct RankLinks {
+  RankId rank;
+  Transport* transport = nullptr;
+  ControlPlane* control = nullptr;
+};
+
+// Compared with the plain torch model, which rank 0 trained beside it.
+struct ReferenceComparison {
+  double first_loss_difference = 0;    // relative
+  double max_loss_difference = 0;      // absolute, over all steps
+  double max_gradient_difference = 0;  // first step, all policies: max |a-b| / max |b| per parameter
+};
+
+struct TrainResult {
+  std::vector<double> losses;  // one per step
+  // Per policy of the plan: payload bytes that the transports counted in one step; none if no step ran under it.
+  std::vector<std::optional<std::int64_t>> wire_bytes;
+  bool wire_steady = true;  // each policy sent the same bytes in all of its steps
+  std::optional<ReferenceComparison> reference;
+};
+
+// Collective. Throws InputError (checkpoint), NumericError, RunError, TransportError, or what torch throws.
+TrainResult train(const TrainPlan& plan, const Text& text, const RankLinks& links, StepListener* listener);
+
+}  // namespace plumb::lm
