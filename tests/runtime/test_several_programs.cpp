@@ -49,7 +49,7 @@ TEST_CASE("an executor trains, evaluates and trains again with another number of
       step(train_many);
     }
     executor.discard(evaluate);
-    CHECK_THROWS_AS(executor.run(evaluate), std::logic_error);
+    thrown_by<std::logic_error>([&] { executor.run(evaluate); });
     step(executor.prepare(evaluation, host.shape()));
     if (executor.store().allocated_bytes() == grown) largest[place.rank.index()] = grown;
   });
