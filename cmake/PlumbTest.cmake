@@ -5,6 +5,7 @@ include(Catch)
 # plumb_add_tests(<module> SOURCES <test files> [LIBRARIES <libs>] [LABELS <labels>])
 # One executable test_<module>; every TEST_CASE in it becomes the ctest entry "<module>: <sentence>".
 # `-w NoTests`: a name that matches nothing fails instead of passing unrun.
+# A name may hold neither ";" nor an unpaired "[": CMake lists break there, and the module becomes one failing entry.
 function(plumb_add_tests module)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES;LABELS")
   if(NOT arg_SOURCES)
