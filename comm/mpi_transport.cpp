@@ -25,11 +25,13 @@ int tag_of(Lane lane) { return static_cast<int>(lane); }
 MpiTransport::MpiTransport(MpiJob& job) : job_(job), backoff_(job.num_local_ranks(), yield_limit) {
   posted_.resize(static_cast<std::size_t>(job.size()));
   counters_.by_peer.resize(static_cast<std::size_t>(job.size()));
+  queues_.resize(static_cast<std::size_t>(job.size()));
 }
 
 void MpiTransport::reserve(std::size_t num_messages, std::size_t num_segments) {
   const IssuingGuard guard(job_.inside(), rank());
   messages_.reserve(num_messages);
+  waiting_.reserve(num_segments);
   requests_.reserve(num_segments);
   pieces_.reserve(num_segments);
   done_.reserve(num_segments);
@@ -39,17 +41,13 @@ void MpiTransport::reserve(std::size_t num_messages, std::size_t num_segments) {
 Ticket MpiTransport::post_send(PeerId to, Lane lane, std::span<const ConstSegment> segments) {
   const IssuingGuard guard(job_.inside(), rank());
   check_post(rank(), size(), to, segments);
-  return post(to, lane, true, segments, [&](const std::byte* data, int size_bytes, MPI_Request* request) {
-    return MPI_Isend(data, size_bytes, MPI_BYTE, to.value, tag_of(lane), job_.communicator(), request);
-  });
+  return post(to, lane, true, segments, [this](const Piece& piece, const std::byte* data) { send_piece(piece, data); });
 }
 
 Ticket MpiTransport::post_receive(PeerId from, Lane lane, std::span<const Segment> segments) {
   const IssuingGuard guard(job_.inside(), rank());
   check_post(rank(), size(), from, segments);
-  return post(from, lane, false, segments, [&](std::byte* data, int size_bytes, MPI_Request* request) {
-    return MPI_Irecv(data, size_bytes, MPI_BYTE, from.value, tag_of(lane), job_.communicator(), request);
-  });
+  return post(from, lane, false, segments, [this](const Piece& piece, std::byte* data) { receive_piece(piece, data); });
 }
 
 template <class AnySegment, class Start>
@@ -67,17 +65,91 @@ Ticket MpiTransport::post(PeerId peer, Lane lane, bool is_send, std::span<const 
   for (const AnySegment& segment : segments) {
     for (std::size_t offset = 0; offset < segment.size_bytes;) {
       const std::size_t size_bytes = std::min(segment.size_bytes - offset, job_.options().max_piece_bytes);
-      MPI_Request request = MPI_REQUEST_NULL;
-      const int code = start(segment.data + offset, static_cast<int>(size_bytes), &request);
-      if (code != MPI_SUCCESS) fail_and_throw(job_.net_fault(code, is_send ? "MPI_Isend" : "MPI_Irecv"));
-      requests_.push_back(request);
-      pieces_.push_back({&message, size_bytes});
       ++message.num_open_pieces;
+      start(Piece{&message, size_bytes}, segment.data + offset);
       offset += size_bytes;
     }
   }
   backoff_.activity();
   return Ticket{message.number};
+}
+
+void MpiTransport::send_piece(const Piece& piece, const std::byte* data) {
+  const Message& message = *piece.message;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Isend(data, static_cast<int>(piece.size_bytes), MPI_BYTE, message.peer.value,
+                             tag_of(message.lane), job_.communicator(), &request);
+  if (code != MPI_SUCCESS) fail_and_throw(job_.net_fault(code, "MPI_Isend"));
+  requests_.push_back(request);
+  pieces_.push_back(piece);
+}
+
+void MpiTransport::receive_piece(const Piece& piece, std::byte* data) {
+  WaitingQueue& queue = queues_[index_of(piece.message->peer)][index_of(piece.message->lane)];
+  if (queue.head == nullptr && piece.size_bytes < job_.options().probe_from_bytes) return start_receive(piece, data);
+  Waiting& waiting = waiting_.take();
+  waiting.piece = piece;
+  waiting.data = data;
+  (queue.head == nullptr ? queue.head : queue.tail->next) = &waiting;
+  queue.tail = &waiting;
+  ++num_waiting_;
+}
+
+void MpiTransport::start_receive(const Piece& piece, std::byte* data) {
+  const Message& message = *piece.message;
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Irecv(data, static_cast<int>(piece.size_bytes), MPI_BYTE, message.peer.value,
+                             tag_of(message.lane), job_.communicator(), &request);
+  if (code != MPI_SUCCESS) fail_and_throw(job_.net_fault(code, "MPI_Irecv"));
+  requests_.push_back(request);
+  pieces_.push_back(piece);
+}
+
+void MpiTransport::match_waiting(PeerId from, Lane lane) {
+  WaitingQueue& queue = queues_[index_of(from)][index_of(lane)];
+  while (queue.head != nullptr) {
+    Waiting& waiting = *queue.head;
+    if (waiting.piece.size_bytes < job_.options().probe_from_bytes) {
+      start_receive(waiting.piece, waiting.data);
+    } else if (!match_large(waiting)) {
+      return;
+    }
+    queue.head = waiting.next;
+    waiting_.give(waiting);
+    --num_waiting_;
+  }
+}
+
+bool MpiTransport::match_large(const Waiting& waiting) {
+  const Message& message = *waiting.piece.message;
+  int there = 0;
+  MPI_Message arrived = MPI_MESSAGE_NULL;
+  MPI_Status status;
+  job_.check(MPI_Improbe(message.peer.value, tag_of(message.lane), job_.communicator(), &there, &arrived, &status),
+             "MPI_Improbe");
+  if (there == 0) return false;
+  int arrived_bytes = 0;
+  MPI_Get_count(&status, MPI_BYTE, &arrived_bytes);
+  if (static_cast<std::size_t>(arrived_bytes) != waiting.piece.size_bytes) {
+    swallow(arrived, arrived_bytes);
+    fail_and_throw(size_fault(message, waiting.piece.size_bytes, static_cast<std::size_t>(arrived_bytes)));
+  }
+  MPI_Request request = MPI_REQUEST_NULL;
+  const int code = MPI_Imrecv(waiting.data, arrived_bytes, MPI_BYTE, &arrived, &request);
+  if (code != MPI_SUCCESS) fail_and_throw(job_.net_fault(code, "MPI_Imrecv"));
+  requests_.push_back(request);
+  pieces_.push_back(waiting.piece);
+  return true;
+}
+
+void MpiTransport::forget_waiting() {
+  for (auto& lanes_of_peer : queues_) {
+    for (WaitingQueue& queue : lanes_of_peer) {
+      while (queue.head != nullptr)
+        waiting_.give(*std::exchange(queue.head, queue.head->next));
+    }
+  }
+  num_waiting_ = 0;
 }
 
 std::size_t MpiTransport::progress(std::span<Ticket> completed) {
@@ -127,6 +199,10 @@ void MpiTransport::advance() {
     num_left_seen_ = job_.num_left();
     for (std::int32_t peer = 0; peer < size(); ++peer)
       check_left(PeerId{peer});
+  }
+  for (std::int32_t peer = 0; num_waiting_ > 0 && peer < size(); ++peer) {
+    for (const Lane lane : lanes)
+      match_waiting(PeerId{peer}, lane);
   }
   if (requests_.empty()) return;
   done_.resize(requests_.size());
@@ -256,7 +332,8 @@ bool MpiTransport::leave() noexcept {
     if (!job_.has_failed()) {
       try {
         advance();
-        if (!requests_.empty()) record_failure(fmt::format("it left with {} segments pending", requests_.size()));
+        const std::size_t num_open = requests_.size() + num_waiting_;
+        if (num_open > 0) record_failure(fmt::format("it left with {} segments pending", num_open));
       } catch (const TransportError&) {
         // known to the job now; drained below
       }
@@ -293,6 +370,7 @@ bool MpiTransport::await_others() {
 bool MpiTransport::drain() {
   if (drained_) return true;
   const auto deadline = Backoff::Clock::now() + std::min(job_.options().fail_limit, longest_wait);
+  forget_waiting();
   for (std::size_t i = 0; !cancelled_ && i < requests_.size(); ++i) {
     if (!pieces_[i].message->is_send) MPI_Cancel(&requests_[i]);  // has no effect once the message has come
   }
@@ -330,9 +408,7 @@ void MpiTransport::swallow_unwanted() {
       if (there == 0) break;
       int size_bytes = 0;
       MPI_Get_count(&status, MPI_BYTE, &size_bytes);
-      Unwanted& unwanted = unwanted_.emplace_back();
-      unwanted.bytes.resize(static_cast<std::size_t>(size_bytes));
-      job_.check(MPI_Imrecv(unwanted.bytes.data(), size_bytes, MPI_BYTE, &message, &unwanted.request), "MPI_Imrecv");
+      swallow(message, size_bytes);
     }
   }
   unwanted_.remove_if([](Unwanted& unwanted) {
@@ -340,6 +416,12 @@ void MpiTransport::swallow_unwanted() {
     MPI_Test(&unwanted.request, &done, MPI_STATUS_IGNORE);
     return done != 0;
   });
+}
+
+void MpiTransport::swallow(MPI_Message message, int size_bytes) {
+  Unwanted& unwanted = unwanted_.emplace_back();
+  unwanted.bytes.resize(static_cast<std::size_t>(size_bytes));
+  job_.check(MPI_Imrecv(unwanted.bytes.data(), size_bytes, MPI_BYTE, &message, &unwanted.request), "MPI_Imrecv");
 }
 
 }  // namespace plumb::comm

@@ -2,9 +2,12 @@
 // mpi_transport.hpp: Transport over non-blocking MPI calls.
 //
 // A message is one or more pieces (a segment, or part of one beyond the piece size), each one MPI request. All requests
-// in flight lie in one dense array that MPI_Testsome walks. Private to comm.
+// in flight lie in one dense array that MPI_Testsome walks. A large piece to be received first waits, outside MPI,
+// until a message for it is there and has the right length; whatever is received later on the same channel queues
+// behind it. Private to comm.
 #pragma once
 
+#include <array>
 #include <cstddef>
 #include <cstdint>
 #include <list>
@@ -52,6 +55,17 @@ class MpiTransport final : public Transport {
     Message* message = nullptr;
     std::size_t size_bytes = 0;
   };
+  /// A piece to be received that MPI does not know of yet.
+  struct Waiting {
+    Piece piece;
+    std::byte* data = nullptr;
+    Waiting* next = nullptr;
+    std::uint32_t number = 0;
+  };
+  struct WaitingQueue {
+    Waiting* head = nullptr;
+    Waiting* tail = nullptr;
+  };
 
   /// A message that nobody wants any more, received so that its sender gets rid of it.
   struct Unwanted {
@@ -61,6 +75,13 @@ class MpiTransport final : public Transport {
 
   template <class AnySegment, class Start>
   Ticket post(PeerId peer, Lane lane, bool is_send, std::span<const AnySegment> segments, Start start);
+  void send_piece(const Piece& piece, const std::byte* data);
+  void receive_piece(const Piece& piece, std::byte* data);
+  void start_receive(const Piece& piece, std::byte* data);
+  void match_waiting(PeerId from, Lane lane);
+  bool match_large(const Waiting& waiting);
+  void forget_waiting();
+  void swallow(MPI_Message message, int size_bytes);
   void advance();
   void finish_piece(int index, const MPI_Status& status, int error, std::optional<TransportFault>& fault);
   TransportFault size_fault(const Message& message, std::size_t expected_bytes, std::size_t got_bytes) const;
@@ -80,6 +101,9 @@ class MpiTransport final : public Transport {
   NodePool<Message> messages_;
   Message* ready_ = nullptr;  ///< finished, oldest first, not yet handed out
   Message* last_ready_ = nullptr;
+  NodePool<Waiting> waiting_;
+  std::vector<std::array<WaitingQueue, num_lanes>> queues_;  ///< [peer][lane]
+  std::size_t num_waiting_ = 0;
   std::vector<MPI_Request> requests_;
   std::vector<Piece> pieces_;  ///< same index as requests_
   std::vector<int> done_;      ///< room for MPI_Testsome

@@ -61,6 +61,11 @@ TEST_CASE("segments beyond the piece size travel in pieces", "[comm]") {
   run_all(testing::channel_cases(), {.max_piece_bytes = 3000});
 }
 
+TEST_CASE("segments keep their order whether their length is looked at first or not", "[comm]") {
+  run_all(testing::channel_cases(), {.probe_from_bytes = std::size_t{1} << 30});
+  run_all(testing::channel_cases(), {.probe_from_bytes = 1});
+}
+
 TEST_CASE("a world takes the ranks of a given communicator only", "[comm]") {
   MPI_Comm half = MPI_COMM_NULL;
   int rank = 0;
