@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <set>
 #include <string>
+#include <utility>
 
 #include "cache/support/edit.hpp"
 #include "cache/support/naive_run.hpp"
@@ -9,6 +11,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "support/catch.hpp"
+#include "verify_names.hpp"
 
 namespace plumb {
 namespace {
@@ -61,6 +64,15 @@ Program shaken(Program program, Dice& dice) {
     test::reorder(rank, order);
   }
   return program;
+}
+
+bool is_one_of(const Program& program, const std::set<std::pair<std::size_t, std::size_t>>& steps,
+               const BlockedStep& step) {
+  return std::any_of(steps.begin(), steps.end(), [&](const auto& place) {
+    const auto [rank, position] = place;
+    return rank == step.rank.index() &&
+           step_token(program, step.rank, program.ranks[rank].order[position]) == step.action;
+  });
 }
 
 }  // namespace
@@ -163,6 +175,9 @@ TEST_CASE("the verdict is that of a naive run, for good programs and bad ones", 
       INFO(to_string(model) << " " << text_of(report));
       REQUIRE(report.deadlock == !stuck.empty());
       REQUIRE(report.cycle.empty() == stuck.empty());
+      for (const BlockedStep& step : report.cycle) {
+        REQUIRE(is_one_of(program, stuck, step));
+      }
       deadlocks[static_cast<std::size_t>(model)] += report.deadlock ? 1 : 0;
     }
   }

@@ -114,7 +114,7 @@ TEST_CASE("a dropped addition leaves a sum that is used too early", "[cache][ver
 }
 
 TEST_CASE("an addition done twice is found", "[cache][verify]") {
-  must_be_found("", 60, [](Program& program, Dice& dice) {
+  must_be_found("makes contribution", 60, [](Program& program, Dice& dice) {
     const auto place = any_comm(program, dice, CommKind::add);
     if (!place) return false;
     RankProgram& rank = program.ranks[place->rank];
