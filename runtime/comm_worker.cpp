@@ -9,6 +9,7 @@
 
 #include "plumb/runtime/run_error.hpp"
 #include "step_words.hpp"
+#include "transport_failure.hpp"
 
 namespace plumb {
 namespace {
@@ -173,12 +174,7 @@ void CommWorker::translate(const TransportFault& fault) const {
     throw MessageMismatch(rank_, comm < 0 ? waiting_action() : comm_action(*job_.plan, comm), *peer,
                           fmt::format("the message from rank {} is not the expected one: {}", peer->value, fault.text));
   }
-  const RunErrorKind kind = fault.kind == TransportErrorKind::peer      ? RunErrorKind::peer
-                            : fault.kind == TransportErrorKind::timeout ? RunErrorKind::timeout
-                            : fault.kind == TransportErrorKind::net     ? RunErrorKind::net
-                                                                        : RunErrorKind::protocol;
-  const std::string text = peer ? fmt::format("rank {} failed: {}", peer->value, fault.text) : fault.text;
-  throw PeerError(kind, rank_, waiting_action(), peer, text);
+  throw peer_error(rank_, waiting_action(), fault);
 }
 
 }  // namespace plumb

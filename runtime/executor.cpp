@@ -14,6 +14,7 @@
 #include "plumb/schedule/error.hpp"
 #include "poison.hpp"
 #include "start_check.hpp"
+#include "transport_failure.hpp"
 
 namespace plumb {
 namespace {
@@ -75,6 +76,7 @@ struct Executor::State {
                     poisons(options.poison));
   }
 
+  void compare(const Program& program, const SlotShape& shape);
   void compute_all(Prepared& prepared);
   void run_step(Prepared& prepared);
   void give_up(const Prepared& prepared, const char* reason);
@@ -100,13 +102,20 @@ Executor::~Executor() = default;
 
 const BlockStore& Executor::store() const { return state_->store; }
 
+void Executor::State::compare(const Program& program, const SlotShape& shape) {
+  if (control == nullptr) return;
+  try {
+    compare_programs(rank, start_fingerprint(program, shape, options), *control, options.wait_limit);
+  } catch (const TransportError& error) {
+    failed = true;
+    throw peer_error(rank, "", error.fault());
+  }
+}
+
 ProgramHandle Executor::prepare(std::shared_ptr<const Program> program, const SlotShape& shape) {
   State& state = *state_;
   if (state.failed) throw std::logic_error("the executor has failed and takes no more programs");
-  if (state.control != nullptr) {
-    compare_programs(state.rank, start_fingerprint(*program, shape, state.options), *state.control,
-                     state.options.wait_limit);
-  }
+  state.compare(*program, shape);
   const std::int32_t size = state.transport == nullptr ? 1 : state.transport->size();
   if (program->layout.pp() != size) {
     throw InputError(fmt::format("a program for {} ranks on {} ranks", program->layout.pp(), size));

@@ -89,7 +89,10 @@ DepthConfig config_of(const DepthMap& depth, const ModelOptions& options) {
 }  // namespace
 
 ModelHost::ModelHost(const DepthMap& depth, const ModelOptions& options)
-    : options_(options), entry_(std::make_unique<Entry>(options)), exit_(std::make_unique<Exit>(options)) {
+    : depth_(depth),
+      options_(options),
+      entry_(std::make_unique<Entry>(options)),
+      exit_(std::make_unique<Exit>(options)) {
   for (int l = 0; l < depth.sublayers(); ++l) {
     sublayers_.push_back(std::make_unique<testing::TestSublayer<double>>("sublayer." + std::to_string(l), options.width,
                                                                          testing::LayerKind::tanh, 1e-6));
@@ -126,16 +129,25 @@ StageTable ModelHost::stages() const {
 }
 
 std::map<std::string, Row> ModelHost::gradients() const {
-  std::map<std::string, Row> all{{"embedding", entry_->gradient}};
-  for (std::size_t l = 0; l < sublayers_.size(); ++l)
-    all["weight." + std::to_string(l)] = sublayers_[l]->gradient;
-  for (const auto& own : parameters_) {
-    own->for_each([&](const DepthParameter& each) {
-      const double* data = elements<double>(each.gradient);
-      all[each.name] = Row(data, data + each.gradient.num_elements());
-    });
-  }
+  std::map<std::string, Row> all;
+  for (ChunkId chunk{0}; chunk.value < depth_.num_chunks(); chunk = chunk.next())
+    all.merge(gradients(chunk));
   return all;
+}
+
+std::map<std::string, Row> ModelHost::gradients(ChunkId chunk) const {
+  std::map<std::string, Row> own;
+  if (chunk.value == 0) own["embedding"] = entry_->gradient;
+  const SublayerRange range = depth_.sublayers_of(chunk);
+  for (int l = range.begin; l < range.end; ++l) {
+    own["weight." + std::to_string(l)] = sublayers_[static_cast<std::size_t>(l)]->gradient;
+  }
+  if (parameters_.empty()) return own;
+  parameters_[chunk.index()]->for_each([&](const DepthParameter& each) {
+    const double* data = elements<double>(each.gradient);
+    own[each.name] = Row(data, data + each.gradient.num_elements());
+  });
+  return own;
 }
 
 const std::map<Microbatch, double>& ModelHost::losses() const { return exit_->losses; }

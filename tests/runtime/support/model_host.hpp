@@ -41,6 +41,8 @@ class ModelHost {
 
   // By name: depth parameters, "weight.<sublayer>", "embedding". Sums since the last clear.
   std::map<std::string, Row> gradients() const;
+  // Those of one chunk only.
+  std::map<std::string, Row> gradients(ChunkId chunk) const;
   // [microbatch], as the exit saw them.
   const std::map<Microbatch, double>& losses() const;
   void clear();
@@ -53,6 +55,7 @@ class ModelHost {
   class Entry;
   class Exit;
 
+  DepthMap depth_;
   ModelOptions options_;
   std::unique_ptr<Entry> entry_;
   std::unique_ptr<Exit> exit_;
