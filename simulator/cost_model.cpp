@@ -2,7 +2,9 @@
 #include "plumb/simulator/cost_model.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cmath>
+#include <numeric>
 
 #include <fmt/format.h>
 
@@ -11,10 +13,33 @@
 namespace plumb {
 namespace {
 
-constexpr double max_us = 1e9;
 constexpr std::int64_t max_unit_bytes = std::int64_t{1} << 50;
 
 SimTime rounded(double picoseconds, std::string_view what) { return from_us(picoseconds * 1e-6, what); }
+
+void require_duration(SimTime time, std::string_view what) {
+  if (time < SimTime(0) || time > max_duration) {
+    throw InputError(fmt::format("{} is {} us: it must be 0..{:.0f}", what, to_us(time), to_us(max_duration)));
+  }
+}
+
+// The planner wants ratios only: small integers, so that no sum of them overflows. Zero keeps its meaning.
+void shorten(PlanCosts& costs) {
+  constexpr std::int64_t enough = std::int64_t{1} << 40;
+  const std::array fields{&costs.forward,    &costs.backward_input, &costs.backward_weight,
+                          &costs.value_unit, &costs.gradient_unit,  &costs.latency};
+  std::int64_t common = 0;
+  std::int64_t largest = 0;
+  for (const std::int64_t* field : fields) {
+    common = std::gcd(common, *field);
+    largest = std::max(largest, *field);
+  }
+  if (largest == 0) return;
+  const std::int64_t divisor = common * (largest / common / enough + 1);
+  for (std::int64_t* field : fields) {
+    if (*field > 0) *field = std::max<std::int64_t>(1, *field / divisor);
+  }
+}
 
 // Sum over all models' times of one operation, divided by their number.
 std::int64_t mean(const std::vector<ActionTimes>& times, SimTime ActionTimes::*op) {
@@ -29,13 +54,6 @@ std::int64_t mean(const std::vector<ActionTimes>& times, SimTime ActionTimes::*o
 }
 
 }  // namespace
-
-SimTime from_us(double us, std::string_view what) {
-  if (!(us >= 0 && us <= max_us)) {
-    throw InputError(fmt::format("{} is {} us: it must be 0..{:.0f}", what, us, max_us));
-  }
-  return SimTime(std::llround(us * 1e6));
-}
 
 ActionTimes action_times(SimTime forward, SimTime backward_input, SimTime backward_weight) {
   return {forward, backward_input + backward_weight, backward_input, backward_weight};
@@ -85,6 +103,15 @@ CostModel::CostModel(const ActionTimes& times, const Link& link, const UnitBytes
 CostModel::CostModel(std::vector<ActionTimes> times, const Link& link, const UnitBytes& bytes)
     : times_(std::move(times)), link_(link), bytes_(bytes) {
   if (times_.empty()) throw InputError("a cost model needs the times of at least one chunk");
+  for (const ActionTimes& chunk : times_) {
+    require_duration(chunk.forward, "the time of F");
+    require_duration(chunk.backward, "the time of B");
+    require_duration(chunk.backward_input, "the time of I");
+    require_duration(chunk.backward_weight, "the time of W");
+  }
+  require_duration(link_.latency, "the latency");
+  require_duration(link_.value_unit, "the time of a value on a link");
+  require_duration(link_.gradient_unit, "the time of a gradient on a link");
 }
 
 SimTime CostModel::time_of(Op op, ChunkId chunk) const {
@@ -129,6 +156,7 @@ PlanCosts CostModel::plan_costs() const {
   costs.value_unit = link_.value_unit.count();
   costs.gradient_unit = link_.gradient_unit.count();
   costs.latency = link_.latency.count();
+  shorten(costs);
   return costs;
 }
 

@@ -88,21 +88,42 @@ TEST_CASE("a model answers per chunk, or the same for all", "[simulator]") {
   CHECK_THROWS_AS(CostModel(std::vector<ActionTimes>{}, Link{}, storage_bytes), InputError);
 }
 
-TEST_CASE("the planner gets the mean times and the link", "[simulator]") {
+TEST_CASE("the planner gets the mean times and the link, in the smallest ticks that keep the ratios", "[simulator]") {
   const CostModel model({action_times(us(1), us(2), us(4)), action_times(us(3), us(4), us(6))},
                         Link{us(9), us(7), us(8)}, storage_bytes);
   const PlanCosts costs = plan_costs(model);
-  CHECK(costs.forward == us(2).count());
-  CHECK(costs.backward_input == us(3).count());
-  CHECK(costs.backward_weight == us(5).count());
-  CHECK(costs.value_unit == us(7).count());
-  CHECK(costs.gradient_unit == us(8).count());
-  CHECK(costs.latency == us(9).count());
+  CHECK(costs.forward == 2);
+  CHECK(costs.backward_input == 3);
+  CHECK(costs.backward_weight == 5);
+  CHECK(costs.value_unit == 7);
+  CHECK(costs.gradient_unit == 8);
+  CHECK(costs.latency == 9);
   ActionTimes times = action_times(us(1), us(1), us(3));
   times.backward = us(8);
   const PlanCosts shared = plan_costs(CostModel(times, Link{}, storage_bytes));
-  CHECK(shared.backward_input == us(2).count());
-  CHECK(shared.backward_weight == us(6).count());
+  CHECK(shared.forward == 1);
+  CHECK(shared.backward_input == 2);
+  CHECK(shared.backward_weight == 6);
+  CHECK(shared.value_unit == 0);
   times = {us(1), us(8), us(0), us(0)};
-  CHECK(plan_costs(CostModel(times, Link{}, storage_bytes)).backward_input == us(8).count());
+  CHECK(plan_costs(CostModel(times, Link{}, storage_bytes)).backward_input == 8);
+}
+
+TEST_CASE("the planner's ticks stay small whatever the costs", "[simulator]") {
+  const PlanCosts costs = plan_costs(CostModel(action_times(max_duration, max_duration - SimTime(1), SimTime(1)),
+                                               Link{SimTime(3), SimTime(0), SimTime(7)}, storage_bytes));
+  CHECK(costs.forward <= std::int64_t{1} << 40);
+  CHECK(costs.forward == Approx(static_cast<double>(costs.backward_input)));
+  CHECK(costs.backward_weight == 1);
+  CHECK(costs.value_unit == 0);
+  CHECK(costs.gradient_unit == 1);
+  const PlanCosts nothing = plan_costs(CostModel(ActionTimes{}, Link{}, storage_bytes));
+  CHECK(nothing.forward == 0);
+}
+
+TEST_CASE("times below zero or above 1000 s are refused", "[simulator]") {
+  CHECK_THROWS_WITH(CostModel(action_times(us(-1), us(1), us(1)), Link{}, storage_bytes),
+                    Catch::Matchers::Contains("the time of F is -1 us"));
+  CHECK_THROWS_AS(CostModel(action_times(us(1), us(1), us(1)), Link{us(2'000'000'000), us(0), us(0)}, storage_bytes),
+                  InputError);
 }

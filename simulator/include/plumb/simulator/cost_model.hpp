@@ -66,7 +66,7 @@ class CostModel {
  public:
   // The same times for every chunk and the same link between every two ranks.
   CostModel(const ActionTimes& times, const Link& link, const UnitBytes& bytes);
-  // Times per chunk, in depth order; at least one, else InputError.
+  // Times per chunk, in depth order; at least one, else InputError. Both throw it for a time outside 0..max_duration.
   CostModel(std::vector<ActionTimes> times, const Link& link, const UnitBytes& bytes);
 
   SimTime time_of(const Compute& compute) const { return time_of(compute.op, compute.chunk); }
@@ -77,8 +77,8 @@ class CostModel {
   // Throws InputError when the model has times for another number of chunks.
   void require_fits(int num_chunks) const;
 
-  // The averages over chunks, for the planner. The planner knows B only as I + W; a B given otherwise is shared out
-  // between them in proportion.
+  // The averages over chunks and the link, for the planner, in ticks of their own: the ratios are kept. The planner
+  // knows B only as I + W; a B given otherwise is shared out between them in proportion.
   PlanCosts plan_costs() const;
 
  private:

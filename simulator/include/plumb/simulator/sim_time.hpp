@@ -15,6 +15,9 @@ namespace plumb {
 
 using SimTime = std::chrono::duration<std::int64_t, std::pico>;
 
+// The longest duration that may be given: 1000 s.
+inline constexpr SimTime max_duration{1'000'000'000'000'000};
+
 // Rounds to the nearest picosecond. `what` names the quantity. Throws InputError unless 0 <= us <= 1e9 (1000 s).
 SimTime from_us(double us, std::string_view what);
 

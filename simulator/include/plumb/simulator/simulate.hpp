@@ -9,6 +9,7 @@
 // the same bits. Linear in the number of steps but for the queue of pending events.
 #pragma once
 
+#include <cstdint>
 #include <stdexcept>
 #include <string>
 #include <vector>
