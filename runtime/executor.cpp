@@ -140,10 +140,17 @@ void Executor::discard(ProgramHandle handle) {
 void Executor::State::compute_all(Prepared& prepared) {
   const RankPlan& plan = prepared.plan;
   const std::size_t num_compute = plan.num_compute();
-  for (std::size_t i = 0; i < num_compute; ++i) {
-    if (prepared.port && !worker->wait_runnable(i)) return;
+  if (!prepared.port) {
+    for (std::size_t i = 0; i < num_compute; ++i)
+      prepared.runner.run(i);
+    return;
+  }
+  using WallClock = std::chrono::steady_clock;
+  for (std::size_t i = 0; i < num_compute && worker->wait_runnable(i); ++i) {
+    const WallClock::time_point start = WallClock::now();
     prepared.runner.run(i);
-    if (prepared.port) worker->computed(i + 1, i + 1 == num_compute || !plan.comm_after_compute[i].empty());
+    const bool wake = i + 1 == num_compute || !plan.comm_after_compute[i].empty();
+    worker->computed(i + 1, wake, WallClock::now() - start);
   }
 }
 
@@ -155,14 +162,16 @@ void Executor::State::run_step(Prepared& prepared) {
   } else {
     prepared.port->reset(num_steps);
     worker->begin({&prepared.plan, &*prepared.comm, &*prepared.port});
+    std::exception_ptr error;
     try {
       compute_all(prepared);
+      error = worker->end();
     } catch (...) {
       worker->abort();
       worker->end();
       throw;
     }
-    if (const std::exception_ptr error = worker->end()) std::rethrow_exception(error);
+    if (error) std::rethrow_exception(error);
   }
   prepared.memory.check_end();
 }

@@ -21,23 +21,26 @@ constexpr int num_runs = 1000;
 constexpr int longest_delay_us = 200;
 constexpr std::chrono::seconds limit{60};
 
-// Uniform 0 to 200 us before each computation and each message.
+// Uniform 0 to 200 us before each computation and each message; `sometimes`: before few of them only, so that long and
+// short computations alternate and the workers of a rank change who communicates.
 class Delays final : public StepObserver {
  public:
-  explicit Delays(std::uint32_t seed) : compute_(seed), comm_(seed + 1) {}
+  Delays(std::uint32_t seed, bool sometimes) : sometimes_(sometimes), compute_(seed), comm_(seed + 1) {}
   void compute_starting(RankId, const Compute&) override { delay(compute_); }
   void message_starting(RankId, const MessageEvent&) override { delay(comm_); }
 
  private:
-  static void delay(std::mt19937& engine) {
+  void delay(std::mt19937& engine) const {
+    if (sometimes_ && engine() % 64 != 0) return;
     std::this_thread::sleep_for(std::chrono::microseconds(engine() % (longest_delay_us + 1)));
   }
-  std::mt19937 compute_;  // one per worker: they run at the same time
+  bool sometimes_;
+  std::mt19937 compute_;  // computations and messages overlap
   std::mt19937 comm_;
 };
 
 // Steps whose bits differ from those of one thread.
-int num_different(Policy policy, int num_runs_wanted) {
+int num_different(Policy policy, int num_runs_wanted, bool sometimes = false) {
   const auto program = std::make_shared<const Program>(small_program(policy));
   const ModelOptions model;
   ModelHost alone(program->depth, model);
@@ -45,7 +48,7 @@ int num_different(Policy policy, int num_runs_wanted) {
   ModelHost host(program->depth, model);
   int different = 0;
   on_all_ranks(program->layout.pp(), [&](const RankPlace& place) {
-    Delays delays(static_cast<std::uint32_t>(100 * place.rank.value));
+    Delays delays(static_cast<std::uint32_t>(100 * place.rank.value), sometimes);
     ExecutorOptions options;
     options.observer = &delays;
     options.wait_limit = limit;
@@ -70,6 +73,7 @@ TEST_CASE("random delays before every action and message change no bit and hang 
   for (const Policy policy : block_policies) {
     INFO(to_string(policy));
     CHECK(num_different(policy, 5) == 0);
+    CHECK(num_different(policy, 100, true) == 0);
   }
 }
 

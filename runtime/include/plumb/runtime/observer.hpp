@@ -3,9 +3,9 @@
 // observer.hpp: told what the executor does, as it does it. For logs, pictures and tests; results never depend on it.
 //
 // The two "starting" calls come before anything happens and may delay it. Nothing is measured here: whoever wants times
-// reads a clock. Threads: compute_* from the thread that runs the executor, message_* and sum_* from its communication
-// worker (a one-thread interpreter makes all calls from its one thread), so an observer of several kinds of events
-// locks its own data. Exceptions end the step like those of a Stage.
+// reads a clock. Exceptions end the step like those of a Stage. Threads: compute_* come one at a time from the thread
+// that runs the executor; message_* come one at a time from that thread or from the executor's own and may overlap
+// compute_*, so an observer of both locks what they share. An interpreter makes all calls from its one thread.
 #pragma once
 
 #include <cstdint>
