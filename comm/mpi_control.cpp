@@ -43,7 +43,7 @@ std::vector<std::string> MpiControl::exchange(std::string mine, std::chrono::nan
       throw TransportError(fault);
     }
     switch (backoff_.next(now)) {
-      case Pause::spin:
+      case Pause::none:
         break;
       case Pause::yield:
         std::this_thread::yield();

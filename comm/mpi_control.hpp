@@ -15,7 +15,7 @@ namespace plumb::comm {
 
 class MpiControl final : public ControlPlane {
  public:
-  explicit MpiControl(MpiJob& job) : job_(job), backoff_(job.num_local_ranks(), yield_limit) {}
+  explicit MpiControl(MpiJob& job) : job_(job), backoff_(job.num_local_ranks(), looking_policy) {}
 
   PeerId rank() const noexcept override { return job_.rank(); }
   std::int32_t size() const noexcept override { return job_.size(); }

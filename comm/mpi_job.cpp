@@ -55,7 +55,7 @@ MpiJob::MpiJob(const MpiOptions& options) : options_(checked(options)) {
   adopt_communicator();
   count_local_ranks();
   peers_.resize(static_cast<std::size_t>(size_));
-  expect_note();
+  if (size_ > 1) expect_note();
 }
 
 MpiJob::~MpiJob() {
@@ -131,36 +131,39 @@ void MpiJob::expect_note() {
 }
 
 void MpiJob::poll() {
-  if (size_ == 1) return;
-  for (;;) {
+  while (size_ > 1) {
     int done = 0;
     MPI_Status status;
     check(MPI_Test(&note_request_, &done, &status), "MPI_Test");
     if (done == 0) return;
-    const PeerId from{status.MPI_SOURCE};
-    Peer& peer = peers_[static_cast<std::size_t>(from.value)];
-    switch (incoming_note_.kind) {
-      case NoteKind::failed:
-        if (!failure_) {
-          failure_ = TransportFault{TransportErrorKind::peer,
-                                    rank_,
-                                    from,
-                                    {},
-                                    0,
-                                    0,
-                                    fmt::format("rank {} failed: {}", from.value, incoming_note_.text.data())};
-        }
-        break;
-      case NoteKind::drained:
-        if (!std::exchange(peer.drained, true)) ++num_drained_;
-        break;
-      case NoteKind::left:
-        if (!peer.left) ++num_left_;
-        peer.left = incoming_note_.posted;
-        break;
-    }
-    expect_note();
+    note_arrived(status);
   }
+}
+
+void MpiJob::note_arrived(const MPI_Status& status) {
+  const PeerId from{status.MPI_SOURCE};
+  Peer& peer = peers_[static_cast<std::size_t>(from.value)];
+  switch (incoming_note_.kind) {
+    case NoteKind::failed:
+      if (!failure_) {
+        failure_ = TransportFault{TransportErrorKind::peer,
+                                  rank_,
+                                  from,
+                                  {},
+                                  0,
+                                  0,
+                                  fmt::format("rank {} failed: {}", from.value, incoming_note_.text.data())};
+      }
+      break;
+    case NoteKind::drained:
+      if (!std::exchange(peer.drained, true)) ++num_drained_;
+      break;
+    case NoteKind::left:
+      if (!peer.left) ++num_left_;
+      peer.left = incoming_note_.posted;
+      break;
+  }
+  expect_note();
 }
 
 void MpiJob::send_note(PeerId to, const Note& note) {

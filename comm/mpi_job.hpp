@@ -19,6 +19,7 @@
 
 #include <mpi.h>
 
+#include "backoff.hpp"
 #include "plumb/comm/mpi.hpp"
 
 namespace plumb::comm {
@@ -27,8 +28,10 @@ namespace plumb::comm {
 inline constexpr int note_tag = static_cast<int>(num_lanes);
 inline constexpr int text_tag = note_tag + 1;
 
-/// How long a waiting rank only lends its core before it sleeps between looks.
-inline constexpr std::chrono::milliseconds yield_limit{1};
+/// A rank waits for MPI by looking. A look that finds nothing may already give the core away inside MPI (Open MPI's
+/// mpi_yield_when_idle, which mpirun sets when it knows that ranks share cores), so we add a yield only now and then.
+/// It sleeps late: each sleep costs a message some 100 us.
+inline constexpr BackoffPolicy looking_policy{.yield_limit = std::chrono::milliseconds(1), .looks_per_yield = 4};
 
 /// How many messages a rank has started with one peer on one lane.
 struct PostedCounts {
@@ -85,6 +88,10 @@ class MpiJob {
 
   /// Reads the notes that have come and moves MPI on.
   void poll();
+  /// For a caller that tests it together with requests of its own, which saves a round of MPI's progress engine: the
+  /// request of the next note (null when alone), and what to do once it is done.
+  MPI_Request note_request() const noexcept { return note_request_; }
+  void note_arrived(const MPI_Status& status);
 
   bool has_failed() const noexcept { return failure_.has_value(); }
   void throw_if_failed() const {
@@ -95,7 +102,6 @@ class MpiJob {
 
   /// What a peer said when it left, or null.
   const PostedToPeer* left(PeerId peer) const noexcept;
-  std::size_t num_left() const noexcept { return num_left_; }
 
   void tell_left(const std::vector<PostedToPeer>& posted);
   void tell_drained();

@@ -22,7 +22,7 @@ int tag_of(Lane lane) { return static_cast<int>(lane); }
 
 }  // namespace
 
-MpiTransport::MpiTransport(MpiJob& job) : job_(job), backoff_(job.num_local_ranks(), yield_limit) {
+MpiTransport::MpiTransport(MpiJob& job) : job_(job), backoff_(job.num_local_ranks(), looking_policy) {
   posted_.resize(static_cast<std::size_t>(job.size()));
   counters_.by_peer.resize(static_cast<std::size_t>(job.size()));
   queues_.resize(static_cast<std::size_t>(job.size()));
@@ -32,10 +32,10 @@ void MpiTransport::reserve(std::size_t num_messages, std::size_t num_segments) {
   const IssuingGuard guard(job_.inside(), rank());
   messages_.reserve(num_messages);
   waiting_.reserve(num_segments);
-  requests_.reserve(num_segments);
   pieces_.reserve(num_segments);
-  done_.reserve(num_segments);
-  statuses_.reserve(num_segments);
+  requests_.reserve(num_segments + 1);  // and the next note
+  done_.reserve(num_segments + 1);
+  statuses_.reserve(num_segments + 1);
 }
 
 Ticket MpiTransport::post_send(PeerId to, Lane lane, std::span<const ConstSegment> segments) {
@@ -154,7 +154,8 @@ void MpiTransport::forget_waiting() {
 
 std::size_t MpiTransport::progress(std::span<Ticket> completed) {
   const IssuingGuard guard(job_.inside(), rank());
-  advance();
+  job_.throw_if_failed();
+  if (ready_ == nullptr) advance();  // what wait() has found needs no other look
   std::size_t num_completed = 0;
   for (; num_completed < completed.size() && ready_ != nullptr; ++num_completed) {
     Message& message = *ready_;
@@ -169,6 +170,7 @@ std::size_t MpiTransport::progress(std::span<Ticket> completed) {
 
 void MpiTransport::wait(std::chrono::nanoseconds limit) {
   const IssuingGuard guard(job_.inside(), rank());
+  if (ready_ != nullptr) return job_.throw_if_failed();
   const auto start = Backoff::Clock::now();
   const auto deadline = start + std::min(limit, longest_wait);
   for (auto now = start;; now = Backoff::Clock::now()) {
@@ -181,7 +183,7 @@ void MpiTransport::wait(std::chrono::nanoseconds limit) {
 void MpiTransport::pause(Backoff::Clock::time_point now, Backoff::Clock::time_point deadline) {
   constexpr std::chrono::nanoseconds longest_sleep = std::chrono::microseconds(50);  // nobody but MPI_Test moves MPI on
   switch (backoff_.next(now)) {
-    case Pause::spin:
+    case Pause::none:
       break;
     case Pause::yield:
       std::this_thread::yield();
@@ -193,33 +195,44 @@ void MpiTransport::pause(Backoff::Clock::time_point now, Backoff::Clock::time_po
 }
 
 void MpiTransport::advance() {
-  job_.poll();
   job_.throw_if_failed();
-  if (job_.num_left() != num_left_seen_) {
-    num_left_seen_ = job_.num_left();
-    for (std::int32_t peer = 0; peer < size(); ++peer)
-      check_left(PeerId{peer});
-  }
   for (std::int32_t peer = 0; num_waiting_ > 0 && peer < size(); ++peer) {
     for (const Lane lane : lanes)
       match_waiting(PeerId{peer}, lane);
   }
-  if (requests_.empty()) return;
+  // One call for everything, the next note included: each call that finds nothing runs MPI's progress engine, and that
+  // gives the core away when the machine is crowded.
+  const std::size_t note_index = requests_.size();
+  requests_.push_back(job_.note_request());
   done_.resize(requests_.size());
   statuses_.resize(requests_.size());
   int num_done = 0;
   const int code =
       MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &num_done, done_.data(), statuses_.data());
+  requests_.pop_back();
   if (code != MPI_SUCCESS && code != MPI_ERR_IN_STATUS) fail_and_throw(job_.net_fault(code, "MPI_Testsome"));
   if (num_done == MPI_UNDEFINED || num_done == 0) return;
   std::optional<TransportFault> fault;
+  std::optional<MPI_Status> note;
   for (int i = 0; i < num_done; ++i) {
     const MPI_Status& status = statuses_[static_cast<std::size_t>(i)];
-    finish_piece(done_[static_cast<std::size_t>(i)], status, code == MPI_SUCCESS ? MPI_SUCCESS : status.MPI_ERROR,
-                 fault);
+    if (static_cast<std::size_t>(done_[static_cast<std::size_t>(i)]) == note_index) {
+      note = status;
+    } else {
+      const int error = code == MPI_SUCCESS ? MPI_SUCCESS : status.MPI_ERROR;
+      finish_piece(done_[static_cast<std::size_t>(i)], status, error, fault);
+    }
   }
-  drop_pieces(num_done);
+  drop_pieces(num_done, note_index);
+  if (note) read_note(*note);
   if (fault) fail_and_throw(std::move(*fault));
+}
+
+void MpiTransport::read_note(const MPI_Status& status) {
+  job_.note_arrived(status);
+  job_.throw_if_failed();
+  for (std::int32_t peer = 0; peer < size(); ++peer)
+    check_left(PeerId{peer});
 }
 
 void MpiTransport::finish_piece(int index, const MPI_Status& status, int error, std::optional<TransportFault>& fault) {
@@ -262,8 +275,8 @@ TransportFault MpiTransport::size_fault(const Message& message, std::size_t expe
   return fault;
 }
 
-void MpiTransport::drop_pieces(int num_done) {
-  const auto end = done_.begin() + num_done;
+void MpiTransport::drop_pieces(int num_done, std::size_t note_index) {
+  const auto end = std::remove(done_.begin(), done_.begin() + num_done, static_cast<int>(note_index));
   std::sort(done_.begin(), end, std::greater<>());  // the last one first: what moves into a gap is never done itself
   for (auto index = done_.begin(); index != end; ++index) {
     const auto gap = static_cast<std::size_t>(*index);
@@ -382,7 +395,7 @@ bool MpiTransport::drain() {
       done_.resize(requests_.size());
       int num_done = 0;
       MPI_Testsome(static_cast<int>(requests_.size()), requests_.data(), &num_done, done_.data(), MPI_STATUSES_IGNORE);
-      if (num_done != MPI_UNDEFINED && num_done > 0) drop_pieces(num_done);
+      if (num_done != MPI_UNDEFINED && num_done > 0) drop_pieces(num_done, requests_.size());
     }
     const bool quiet = requests_.empty() && unwanted_.empty() && job_.texts_sent();
     if (quiet && !std::exchange(told_drained_, true)) job_.tell_drained();

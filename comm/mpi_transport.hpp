@@ -85,7 +85,8 @@ class MpiTransport final : public Transport {
   void advance();
   void finish_piece(int index, const MPI_Status& status, int error, std::optional<TransportFault>& fault);
   TransportFault size_fault(const Message& message, std::size_t expected_bytes, std::size_t got_bytes) const;
-  void drop_pieces(int num_done);
+  void read_note(const MPI_Status& status);
+  void drop_pieces(int num_done, std::size_t note_index);
   void count(const Message& message) noexcept;
   void check_left(PeerId peer);
   [[noreturn]] void fail_and_throw(TransportFault fault);
@@ -109,7 +110,6 @@ class MpiTransport final : public Transport {
   std::vector<int> done_;      ///< room for MPI_Testsome
   std::vector<MPI_Status> statuses_;
   std::vector<PostedToPeer> posted_;
-  std::size_t num_left_seen_ = 0;
   Counters counters_;
   std::list<Unwanted> unwanted_;
   bool cancelled_ = false;  ///< fail() was called: whatever is still in requests_ may point to memory that is gone

@@ -190,7 +190,7 @@ void ring_hops_are_shown(RankEnds ends) {
   Transport& t = ends.transport;
   Message token({8});
   Poster poster(t);
-  constexpr int num_rounds = 200;
+  constexpr int num_rounds = 1000;
   ends.control.barrier(patience);
   const auto start = std::chrono::steady_clock::now();
   for (int i = 0; i < num_rounds; ++i) {
