@@ -21,7 +21,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr std::size_t max_file_bytes = std::size_t{1} << 30;
+constexpr std::size_t max_file_bytes = std::size_t{512} << 20;
 
 struct Fault {
   int row = 0;
@@ -67,7 +67,13 @@ Answer check_program_json(const std::string& text, const Options& options) {
   for (const ProgramFault& fault : verify_program(program)) {
     answer.faults.push_back({fault.rank.value, static_cast<std::size_t>(fault.position), fault.token, fault.why});
   }
-  try_models(program, options, answer);
+  try {
+    try_models(program, options, answer);
+  } catch (const InputError&) {  // indices out of range: nothing can be run, and the faults say so already
+    if (answer.faults.empty()) {
+      throw;
+    }
+  }
   return answer;
 }
 
