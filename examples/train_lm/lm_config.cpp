@@ -70,6 +70,4 @@ DepthConfig depth_config(const LmConfig& config) {
   return depth;
 }
 
-int automatic_block_layers(int decoder_layers) { return std::max(1, (decoder_layers + 7) / 8); }
-
 }  // namespace plumb::lm

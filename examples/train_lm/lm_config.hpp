@@ -43,8 +43,4 @@ void validate(const LmConfig& config);
 // The kernels' view of the same model. REQUIRES: not a standard residual.
 DepthConfig depth_config(const LmConfig& config);
 
-// S such that about eight blocks result: ceil(layers / 8) decoder layers of two sublayers (93 -> 12 layers, 24
-// sublayers).
-int automatic_block_layers(int decoder_layers);
-
 }  // namespace plumb::lm

@@ -28,12 +28,14 @@ LossExit::LossExit(const LmConfig& config, const StepBatches& batches)
 
 void LossExit::forward(Microbatch microbatch, ConstView h, ForwardMode mode) {
   const at::Tensor targets = token_tensor(batches_->microbatches.at(microbatch.index()).targets);
-  const auto loss = [this, &targets](const at::Tensor& input) { return mean_loss(layer_->run(input), targets); };
   losses_.resize(batches_->microbatches.size());
   if (mode == ForwardMode::evaluate) {
-    losses_[microbatch.index()] = evaluate(loss, copy_in(h)).item<double>();
+    const auto logits = [this](const at::Tensor& input) { return layer_->run(input); };
+    evaluated_logits_ = evaluate(logits, copy_in(h));
+    losses_[microbatch.index()] = mean_loss(evaluated_logits_, targets).item<double>();
     return;
   }
+  const auto loss = [this, &targets](const at::Tensor& input) { return mean_loss(layer_->run(input), targets); };
   Tape tape = Tape::record(loss, copy_in(h));
   losses_[microbatch.index()] = tape.output().item<double>();
   tapes_.insert_or_assign(microbatch, std::move(tape));

@@ -48,6 +48,9 @@ class LossExit final : public ModelExit {
   void abandon() noexcept override { tapes_.clear(); }
   const std::vector<Parameter>& parameters() const { return layer_->parameters(); }
 
+  // Logits of the microbatch evaluated last, [tokens, vocabulary]; undefined while none was.
+  const at::Tensor& evaluated_logits() const { return evaluated_logits_; }
+
   // Mean over the microbatches of the last step, added in their order.
   double step_loss() const;
 
@@ -56,6 +59,7 @@ class LossExit final : public ModelExit {
   std::unique_ptr<Layer> layer_;
   std::map<Microbatch, Tape> tapes_;
   std::vector<double> losses_;
+  at::Tensor evaluated_logits_;
 };
 
 }  // namespace plumb::lm

@@ -4,6 +4,7 @@
 #include <algorithm>
 
 #include <fmt/format.h>
+#include <unistd.h>
 
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
@@ -122,6 +123,21 @@ LmConfig resolve_model(const TrainOptions& options, const DepthMap& depth, int h
   return model;
 }
 
+// Parameters with their gradients and two moments must fit into this machine, whose memory all its ranks share.
+void require_memory(const LmConfig& model) {
+  const auto width = static_cast<double>(model.width);
+  const double per_layer = 4 * width * width + 3 * width * static_cast<double>(model.mlp_width());
+  const double parameters = per_layer * model.num_sublayers / 2 + 2.0 * kVocabulary * width;
+  const double needed = 4 * parameters * static_cast<double>(bytes_per_element(model.dtype));
+  const double present = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
+  if (needed > present) {
+    throw InputError(
+        fmt::format("hidden {} and {} sublayers: parameters, gradients and moments take {:.0f} GiB, this "
+                    "machine has {:.0f} GiB; use a smaller --hidden or --layers",
+                    model.width, model.num_sublayers, needed / 0x1p30, present / 0x1p30));
+  }
+}
+
 PolicyPlan plan_policy(const Schedule& schedule, const DepthMap& depth, Policy policy, int post_ahead,
                        const UnitBytes& bytes) {
   LowerOptions lowering;
@@ -209,6 +225,7 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
   plan.description = depth.description;
   plan.model = resolve_model(options, depth.map, depth.hidden, saved);
   validate(plan.model);
+  require_memory(plan.model);
   if (saved != nullptr) {
     require_same_model(options.load, saved->model, plan.model);
   }

@@ -18,30 +18,11 @@
 #include "train_lm/gradient_check.hpp"
 #include "train_lm/rank_model.hpp"
 #include "train_lm/reference.hpp"
+#include "train_lm/training_state.hpp"
 
 namespace plumb::lm {
 
 namespace {
-
-// Values, and first and second moments, under names of their own.
-std::vector<NamedTensor> saved_tensors(const AdamW& optimizer) {
-  std::vector<NamedTensor> tensors;
-  for (std::size_t i = 0; i < optimizer.parameters().size(); ++i) {
-    const Parameter& parameter = optimizer.parameters()[i];
-    tensors.push_back({parameter.name, parameter.value.detach()});
-    tensors.push_back({parameter.name + "/first_moment", optimizer.moments()[i].first});
-    tensors.push_back({parameter.name + "/second_moment", optimizer.moments()[i].second});
-  }
-  return tensors;
-}
-
-void resume(const TrainPlan& plan, AdamW& optimizer) {
-  if (plan.resumed) {
-    std::vector<NamedTensor> tensors = saved_tensors(optimizer);
-    load_tensors(plan.load_folder, tensors);
-    optimizer.resume(plan.resumed->num_steps);
-  }
-}
 
 // Runs `action` on every rank; if it fails on one, all throw.
 template <class Action>
@@ -61,7 +42,9 @@ struct Reference {
   AdamW optimizer;
 
   explicit Reference(const TrainPlan& plan) : model(plan.model), optimizer(model.parameters(), plan.learning_rate) {
-    resume(plan, optimizer);
+    if (plan.resumed) {
+      restore(optimizer, plan.load_folder, *plan.resumed);
+    }
   }
 
   double step(std::span<const TokenBatch> batches) {
@@ -91,7 +74,7 @@ class RankTrainer {
         executor_(links.rank, model_.stages(), links.transport, links.control) {
     if (plan.resumed) {
       drawn_ = plan.resumed->sequences_drawn;
-      together(links.control, [&] { resume(plan_, optimizer_); });
+      together(links.control, [&] { restore(optimizer_, plan_.load_folder, *plan_.resumed); });
     }
     for (const PolicyPlan& policy : plan.policies) {
       handles_.push_back(executor_.prepare(policy.program, plan.shape));
@@ -214,7 +197,7 @@ class RankTrainer {
 
   void save() {
     PartFile mine;
-    together(links_.control, [&] { mine = write_part(plan_.save_folder, saved_tensors(optimizer_)); });
+    together(links_.control, [&] { mine = write_part(plan_.save_folder, state_tensors(optimizer_)); });
     std::vector<PartFile> parts = {mine};
     if (links_.control != nullptr) {
       parts.clear();

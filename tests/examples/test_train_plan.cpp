@@ -1,0 +1,84 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <functional>
+
+#include "plumb/schedule/error.hpp"
+#include "support/catch.hpp"
+#include "train_lm/train_plan.hpp"
+
+using namespace plumb;
+using namespace plumb::lm;
+
+namespace {
+
+TrainOptions given_text() {
+  TrainOptions options;
+  options.text = "given";
+  return options;
+}
+
+std::string refusal(const std::function<void(TrainOptions&)>& change, std::optional<int> started_ranks = std::nullopt) {
+  TrainOptions options = given_text();
+  change(options);
+  try {
+    make_train_plan(options, "", started_ranks);
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "accepted";
+}
+
+}  // namespace
+
+TEST_CASE("a decoder layer is two sublayers and blocks are an eighth of the layers", "[examples]") {
+  TrainOptions options = given_text();
+  options.shared.hidden = 8;
+  options.tokens = 8;
+  options.sequence = 8;
+  options.heads = 1;
+  options.shared.layers = 93;
+  const TrainPlan plan = make_train_plan(options, "");
+  CHECK(plan.model.num_sublayers == 186);
+  CHECK(plan.model.block_sublayers == 24);  // 12 decoder layers
+  CHECK(plan.chosen().depth.num_blocks() == 8);
+}
+
+TEST_CASE("each policy gets one step and the chosen one the rest", "[examples]") {
+  TrainOptions options = given_text();
+  options.shared.pp = 2;
+  options.shared.cache = "relay";
+  const TrainPlan plan = make_train_plan(options, "");
+  REQUIRE(plan.policies.size() == 4);
+  CHECK(plan.policies.back().policy == Policy::relay);
+  CHECK(plan.policy_of_step(0) == 0);
+  CHECK(plan.policy_of_step(3) == 3);
+  CHECK(plan.policy_of_step(49) == 3);
+  for (const PolicyPlan& policy : plan.policies) {
+    CHECK(policy.formula_bytes == policy.simulated_bytes);
+    CHECK(policy.formula_bytes > 0);
+  }
+}
+
+TEST_CASE("flags that cannot work are refused with what is legal", "[examples]") {
+  using Catch::Matchers::Contains;
+  CHECK(refusal([](TrainOptions&) {}) == "accepted");
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 0; }), Contains("1"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = -3; }), Contains("1"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 1000; }), Contains("256"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.vp = 0; }), Contains("1"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.microbatches = 100'000'000; }), !Contains("accepted"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.layers = 0; }), Contains("--layers"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.block_layers = 9; }), Contains("--block-layers"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.cuts = "5,3"; }), Contains("--cuts"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.residual = "sum"; }), Contains("attnres-block"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.dtype = "bf16"; }), Contains("fp32 and fp64"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.heads = 3; }), Contains("heads"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.tokens = 100; }), Contains("nearest: 64"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.sequence = 0; }), Contains("--seq"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.steps = 0; }), Contains("--steps"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.learning_rate = -1; }), Contains("--lr"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.recompute = "some"; }), Contains("none, full"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.device = "cuda"; }), Contains("cpu"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.threads = 0; }), Contains("--threads"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 4; }, 3), Contains("3 MPI ranks"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.hidden = 16384, o.shared.layers = 2048; }), Contains("GiB"));
+}

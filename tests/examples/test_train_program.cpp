@@ -1,0 +1,91 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// The program as a user starts it: what comes out, how it ends, and that several processes end alike.
+#include <cstdio>
+#include <cstdlib>
+#include <filesystem>
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include <nlohmann/json.hpp>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "run_command.hpp"
+#include "support/catch.hpp"
+
+using plumb::lm::test::Ended;
+using plumb::lm::test::shell;
+using plumb::lm::test::temporary;
+
+namespace {
+
+const std::string kProgram = PLUMB_TRAIN;
+const std::string kTiny = " --layers 3 --hidden 16 --heads 2 --seq 8 --tokens 16 --json";
+
+}  // namespace
+
+TEST_CASE("a run prints one JSON object in which three counts of the bytes are equal", "[examples]") {
+  const std::string log = temporary(".jsonl");
+  const Ended ended = shell(kProgram + kTiny + " --steps 6 --pp 2 --vp 2 --log " + log);
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  const auto json = nlohmann::json::parse(ended.out);
+  CHECK(json.at("steps") == 6);
+  CHECK(json.at("loss").size() == 6);
+  CHECK(json.at("reference").is_null());
+  for (const char* const policy : {"naive", "relay", "cached", "direct"}) {
+    const auto& bytes = json.at("bytes_per_step").at(policy);
+    CHECK(bytes.at("formula") == bytes.at("simulated"));
+    CHECK(bytes.at("formula") == bytes.at("wire"));
+    CHECK(bytes.at("wire") > 0);
+  }
+  std::ifstream lines(log);
+  std::string line;
+  int count = 0;
+  while (std::getline(lines, line)) {
+    CHECK(nlohmann::json::parse(line).at("step") == ++count);
+  }
+  CHECK(count == 6);
+  std::filesystem::remove(log);
+}
+
+TEST_CASE("a policy that was not run has no wire count", "[examples]") {
+  const Ended ended = shell(kProgram + kTiny + " --pp 2 --steps 2 --cache naive");
+  REQUIRE(ended.code == 0);
+  const auto bytes = nlohmann::json::parse(ended.out).at("bytes_per_step");
+  CHECK(bytes.at("naive").at("wire").is_null());
+  CHECK(bytes.at("relay").at("wire") == bytes.at("relay").at("formula"));
+}
+
+TEST_CASE("the check against plain torch passes in fp32 and fp64", "[examples]") {
+  const auto [dtype, loss, gradient] =
+      GENERATE(table<std::string, double, double>({{"fp32", 1e-4, 1e-4}, {"fp64", 1e-9, 1e-11}}));
+  const Ended ended = shell(kProgram + kTiny + " --pp 2 --vp 2 --steps 6 --check --recompute full --dtype " + dtype);
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  const auto reference = nlohmann::json::parse(ended.out).at("reference");
+  CHECK(reference.at("max_loss_difference") <= loss);
+  CHECK(reference.at("max_gradient_difference") <= gradient);
+}
+
+TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
+  const std::string binary = temporary(".bin");
+  std::ofstream(binary, std::ios::binary) << std::string("text\0with a zero byte in it", 27);
+  for (const auto& [flags, word] : {std::pair<std::string, std::string>{"--vp zero", "usage: "},
+                                    {"--no-such-flag", "usage: "},
+                                    {"--ranks tcp", "config: "},
+                                    {"--text /nowhere/text", "config: "},
+                                    {"--text " + binary, "config: "},
+                                    {"--load /nowhere/checkpoint", "config: "},
+                                    {"--log /nowhere/log", "config: "},
+                                    {"--cache magic", "config: "}}) {
+    const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
+    CAPTURE(flags, ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.last_line().starts_with(word));
+    CHECK(ended.out.empty());
+  }
+  std::filesystem::remove(binary);
+}
