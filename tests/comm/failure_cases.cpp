@@ -15,9 +15,12 @@ constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 /// The fault that `run` ends with; an end without one, or by another exception, breaks the case.
 TransportFault fault_of(const std::function<void()>& run, const char* what) {
+  const auto start = std::chrono::steady_clock::now();
   try {
     run();
   } catch (const TransportError& error) {
+    const bool was_told = std::chrono::steady_clock::now() - start < patience / 2;
+    check(was_told, fmt::format("{}: ended by its own limit and not by the failure", what));
     check(std::string(error.what()).find('\n') == std::string::npos, "a fault takes more than one line");
     return error.fault();
   }
