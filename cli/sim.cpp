@@ -84,7 +84,8 @@ void print_comparison(const Depth& depth, const Schedule& schedule, const std::v
                standard ? "-" : fmt::format("{:+.2f} %", row.overhead_over_standard * 100),
                percent(row.report.bubble_over_step), fmt::format("{:g}", row.report.forward_units_per_microbatch),
                bytes_text(static_cast<double>(row.report.bytes_per_step)),
-               fmt::to_string(worst_peak(row.report).each.block_units), row.report.traffic_equals_formula ? "yes" : "NO"});
+               fmt::to_string(worst_peak(row.report).each.block_units),
+               row.report.traffic_equals_formula ? "yes" : "NO"});
   }
   fmt::print("{}", table.text());
 }
@@ -127,7 +128,7 @@ int run_sim(const Options& options) {
     }
     const std::vector<PolicyRow> rows = compare_policies(schedule, depth.map, costs, {}, options.post_ahead);
     if (options.json) {
-      fmt::print("{}\n", to_json(rows));
+      fmt::print("{{\"policies\":{}}}\n", to_json(rows));
     } else {
       print_comparison(depth, schedule, rows);
     }

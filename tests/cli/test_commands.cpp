@@ -131,6 +131,28 @@ TEST_CASE("sim prints the promised keys and its traffic equals the formula", "[c
   CHECK(sim.at("checks").at("traffic_equals_formula") == true);
 }
 
+TEST_CASE("compare-cache gives every policy's overhead over the standard residual", "[cli]") {
+  const json rows =
+      answer("sim" + k3 + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32 --compare-cache")
+          .at("policies");
+  REQUIRE(rows.is_array());
+  REQUIRE(rows.size() == 5);
+  const auto overhead = [&](const char* policy) {
+    for (const json& row : rows) {
+      if (row.at("cache") == policy) {
+        return row.at("overhead_over_standard").get<double>();
+      }
+    }
+    return -1.0;
+  };
+  CHECK(overhead("standard") == 0);
+  CHECK(overhead("naive") == Approx(0.066).margin(0.01));
+  CHECK(overhead("relay") == Approx(0.022).margin(0.01));
+  CHECK(overhead("direct") == Approx(0.0005).margin(0.01));
+  CHECK(overhead("cached") < 0.002);
+  CHECK(overhead("cached") > 0);
+}
+
 TEST_CASE("with a latency only a hop costs exactly the latency", "[cli]") {
   const json sim = answer("sim --pp 2 --microbatches 1 --sublayers 4 --block 2 --hop-us 500 --hop-GBps inf");
   CHECK(sim.at("step_us") == 2 * 1000 + 500 + 2 * 2000 + 500);
