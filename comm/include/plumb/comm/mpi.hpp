@@ -11,6 +11,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <limits>
 #include <memory>
 #include <optional>
 
@@ -24,10 +25,11 @@ struct MpiOptions {
   std::optional<int> communicator_handle = std::nullopt;
   /// Larger segments travel in pieces of this size; the same on all ranks; at most 2^31-1.
   std::size_t max_piece_bytes = std::size_t{1} << 30;
-  /// A segment of this size or more is received only after its true length is known. Open MPI 4.1 writes a too long
-  /// message beyond the posted memory where it moves it by RDMA (cross-memory attach, tcp); what is small enough to
-  /// come with its envelope is cut and reported. Keep it below the eager limit of every network in use.
-  std::size_t probe_from_bytes = 1024;
+  /// Receives are posted at once: whoever compares programs before the first byte has excluded a wrong length. For
+  /// peers that do not, e.g. 1024: a segment of this size or more is received only after its true length is known,
+  /// since Open MPI 4.1 writes a too long message beyond the posted memory where it moves it by RDMA (cross-memory
+  /// attach, tcp); what is small enough to come with its envelope is cut and reported. Costs the early post.
+  std::size_t probe_from_bytes = std::numeric_limits<std::size_t>::max();
   /// How long the constructor waits for the other ranks.
   std::chrono::nanoseconds start_limit = std::chrono::seconds(60);
   /// How long fail(), and once more the destructor, wait until every rank has heard of the failure and let go.
