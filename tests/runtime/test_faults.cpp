@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <condition_variable>
 #include <mutex>
+#include <thread>
 
 #include "cache/support/programs.hpp"
 #include "plumb/cache/lower.hpp"
@@ -304,6 +305,73 @@ TEST_CASE("a rank that never comes is a stall on the waiting rank, by the inject
   CHECK(error->peer() == RankId{0});
   CHECK_THAT(error->waited_for(), Contains("1RECV_F0 from rank 0 (partial and blocks 0 1, urgent)"));
   CHECK(as<PeerError>(errors[0], text) != nullptr);
+}
+
+// Many short computations with waits between them: the compute worker of rank 1 communicates itself when rank 0 stops.
+TEST_CASE("a rank that communicates without its thread notices stalls and failures too", "[runtime]") {
+  const Layout layout(2, 1, 80);
+  const auto program = share(lower(breadth_first(layout), DepthMap(4, 2, {2, 4}), Policy::cached));
+  struct Gate {
+    std::mutex mutex;
+    std::condition_variable changed;
+    bool stalled = false;
+  };
+  class EmptyStage : public Stage {
+   public:
+    void forward(const StageForward&) override {}
+    void backward(const StageBackward&) override {}
+  };
+  class FirstStage final : public EmptyStage {
+   public:
+    FirstStage(Gate& gate, FakeClock& clock, bool throws) : gate_(gate), clock_(clock), throws_(throws) {}
+    void forward(const StageForward& args) override {
+      std::this_thread::sleep_for(std::chrono::microseconds(50));
+      if (args.microbatch.value != 60) return;
+      if (throws_) throw std::domain_error("the loss is not a number");
+      std::unique_lock lock(gate_.mutex);
+      while (!gate_.changed.wait_for(lock, std::chrono::milliseconds(20), [&] { return gate_.stalled; })) {
+        clock_.advance(std::chrono::minutes(31));
+      }
+    }
+
+   private:
+    Gate& gate_;
+    FakeClock& clock_;
+    bool throws_;
+  };
+  for (const bool throws : {false, true}) {
+    const auto clock = std::make_shared<FakeClock>();
+    Gate gate;
+    FirstStage first(gate, *clock, throws);
+    EmptyStage second;
+    const auto errors = on_ranks(2, [&](const RankPlace& place) {
+      ExecutorOptions options;
+      options.clock = clock;
+      options.wait_limit = std::chrono::hours(1);
+      Executor executor(place.rank, {&first, &second}, &place.transport, nullptr, options);
+      const ProgramHandle handle = executor.prepare(program, {1, 4, Storage::fp32});
+      try {
+        executor.run(handle);
+      } catch (...) {
+        const std::lock_guard lock(gate.mutex);
+        gate.stalled = true;
+        gate.changed.notify_all();
+        throw;
+      }
+    });
+    std::string text;
+    if (throws) {
+      CHECK(as<std::domain_error>(errors[0], text) != nullptr);
+      CHECK(as<PeerError>(errors[1], text) != nullptr);
+    } else {
+      const auto* error = as<StallError>(errors[1], text);
+      INFO(text);
+      REQUIRE(error != nullptr);
+      CHECK(error->action() == "1F60");
+      CHECK_THAT(error->waited_for(), Contains("1RECV_F60 from rank 0"));
+      CHECK(as<PeerError>(errors[0], text) != nullptr);
+    }
+  }
 }
 
 TEST_CASE("a program that can go no further is named by the one-thread interpreter", "[runtime]") {
