@@ -24,7 +24,7 @@ struct LmConfig {
   std::int64_t width = 128;    // d
   std::int64_t heads = 4;      // width must be a multiple of 2 x heads
   std::int64_t sequence = 64;  // tokens of one sequence
-  std::int64_t sequences = 4;  // sequences of one microbatch
+  std::int64_t sequences = 2;  // sequences of one microbatch
   Residual residual = Residual::attnres_block;
   int block_sublayers = 2;  // S; 1 under attnres_full, ignored under standard
   double eps = 1e-6;        // of every norm, depth keys included

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cstdio>
 #include <cstdlib>
+#include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
@@ -49,6 +50,18 @@ bool wants_mpi(const TrainOptions& options) {
   return ranks == "mpi";
 }
 
+// A run should not find out at its end that it cannot save.
+void require_writable(const std::string& folder) {
+  if (folder.empty()) {
+    return;
+  }
+  std::error_code code;
+  std::filesystem::create_directories(folder, code);
+  if (!std::filesystem::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0) {
+    throw plumb::InputError(fmt::format("--save {}: not a folder that can be written to", folder));
+  }
+}
+
 Preparation prepare(int argc, char** argv) {
   Preparation ready;
   ready.mpi = mpirun_ranks().has_value();
@@ -61,6 +74,7 @@ Preparation prepare(int argc, char** argv) {
       ready.text = Text::load(ready.plan->text_path, ready.plan->model.sequence);
       ready.plan->facts.emplace_back(
           "--text", fmt::format("{} bytes, checksum {:016x}", ready.text->size_bytes(), ready.text->fingerprint()));
+      require_writable(ready.plan->save_folder);
       set_compute_threads(ready.plan->threads);
     }
   } catch (...) {
@@ -91,12 +105,15 @@ int conclude(const TrainPlan& plan, const TrainResult& result, bool json) {
   return no.empty() ? plumb::cli::exit_fine : say({plumb::cli::exit_no, no});
 }
 
-// What rank 0 of either kind does around the training itself.
+// The run of a rank that speaks: what it says before, meanwhile and at the end.
 template <class Train>
-int train_and_tell(const Preparation& ready, const Train& train_with) {
+int train_and_tell(const Preparation& ready, Progress& progress, const Train& train_with) {
   announce(*ready.plan, *ready.text);
-  Progress progress(isatty(STDERR_FILENO) != 0, ready.options.log);
   return conclude(*ready.plan, train_with(&progress), ready.options.shared.json);
+}
+
+std::unique_ptr<Progress> make_progress(const Preparation& ready) {
+  return std::make_unique<Progress>(isatty(STDERR_FILENO) != 0, ready.options.log);
 }
 
 int run_inproc(const Preparation& ready) {
@@ -104,7 +121,8 @@ int run_inproc(const Preparation& ready) {
     return say(ready.problem);
   }
   try {
-    return train_and_tell(ready,
+    const auto progress = make_progress(ready);
+    return train_and_tell(ready, *progress,
                           [&](StepListener* listener) { return train_inproc(*ready.plan, *ready.text, listener); });
   } catch (...) {
     return say(ending_of(std::current_exception()));
@@ -113,14 +131,23 @@ int run_inproc(const Preparation& ready) {
 
 int run_joined(const Preparation& ready, const RankLinks& links) {
   const bool speaks = links.rank.value == 0;
-  const Ending agreed = agree_on_ending(links.control, ready.problem);
-  if (agreed.code != 0) {
-    return speaks ? say(agreed) : agreed.code;
+  Ending problem = ready.problem;
+  std::unique_ptr<Progress> progress;
+  if (speaks && problem.code == 0) {
+    try {
+      progress = make_progress(ready);
+    } catch (...) {
+      problem = ending_of(std::current_exception());
+    }
+  }
+  problem = agree_on_ending(links.control, problem);
+  if (problem.code != 0) {
+    return speaks ? say(problem) : problem.code;
   }
   agree_on_facts(links.control, ready.plan->facts);
   const auto train_with = [&](StepListener* listener) { return train(*ready.plan, *ready.text, links, listener); };
   if (speaks) {
-    return train_and_tell(ready, train_with);
+    return train_and_tell(ready, *progress, train_with);
   }
   train_with(nullptr);
   return plumb::cli::exit_fine;
@@ -135,7 +162,7 @@ int run_mpi(const Preparation& ready) {
     // Each rank tells what it saw, before the others learn of it and MPI may be aborted.
     const Ending ending = ending_of(std::current_exception());
     say(ending);
-    if (job && ending.code != plumb::cli::exit_bad_input) {
+    if (job) {
       job->links().transport->fail(ending.line);
     }
     return ending.code;

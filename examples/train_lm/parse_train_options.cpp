@@ -32,7 +32,7 @@ void add_model(CLI::App& app, TrainOptions& o) {
   app.add_option("--hidden", o.shared.hidden, "width d [128, or the model's]");
   app.add_option("--heads", o.heads, "attention heads [hidden/32]");
   app.add_option("--seq", o.sequence, "tokens of a sequence [64]");
-  app.add_option("--tokens", o.tokens, "tokens of a microbatch, a multiple of --seq [4*seq]");
+  app.add_option("--tokens", o.tokens, "tokens of a microbatch, a multiple of --seq [2*seq]");
   app.add_option("--dtype", o.dtype, "fp32 or fp64 [fp32]");
   app.add_option("--grad-wire", o.shared.grad_wire, "gradients on the wire: storage or fp32, here the same [fp32]");
 }

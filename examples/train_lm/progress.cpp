@@ -33,6 +33,12 @@ Progress::Progress(bool terminal, const std::string& log_file) : terminal_(termi
   }
 }
 
+Progress::~Progress() {
+  if (line_open_) {
+    std::fputc('\n', stderr);
+  }
+}
+
 // The first steps, which run different policies, then about ten more.
 bool Progress::worth_a_line(const StepEvent& event) const {
   const std::int64_t every = std::max<std::int64_t>(1, event.of / 10);
@@ -45,9 +51,13 @@ void Progress::step_done(const StepEvent& event) {
   const double tokens_per_s = static_cast<double>(event.tokens) / seconds;
   if (terminal_) {
     const double left = seconds_ / static_cast<double>(event.done) * static_cast<double>(event.of - event.done);
-    fmt::print(stderr, "\r[{}] step {}/{}  loss {:.4f}  {:.0f} tokens/s  {}  ETA {} \x1b[K{}",
+    fmt::print(stderr, "\r[{}] step {}/{}  loss {:.4f}  {:.0f} tokens/s  {}  ETA {} \x1b[K",
                bar(event.done, event.of, 24), event.done, event.of, event.loss, tokens_per_s, to_string(event.policy),
-               minutes(left), event.done == event.of ? "\n" : "");
+               minutes(left));
+    line_open_ = event.done < event.of;
+    if (!line_open_) {
+      std::fputc('\n', stderr);
+    }
     std::fflush(stderr);
   } else if (worth_a_line(event)) {
     fmt::print(stderr, "step {}/{}  loss {:.4f}  {:.0f} tokens/s  {}\n", event.done, event.of, event.loss, tokens_per_s,

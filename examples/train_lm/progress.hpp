@@ -17,6 +17,8 @@ class Progress final : public StepListener {
  public:
   // `terminal`: whether stderr is one. An empty log name means no log; throws InputError when it cannot be opened.
   Progress(bool terminal, const std::string& log_file);
+  // Ends a line that the bar left open.
+  ~Progress() override;
   void step_done(const StepEvent& event) override;
 
  private:
@@ -26,6 +28,7 @@ class Progress final : public StepListener {
   bool terminal_;
   std::ofstream log_;
   std::string log_name_;
+  bool line_open_ = false;
   double seconds_ = 0;  // of all steps so far
 };
 

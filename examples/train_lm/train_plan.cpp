@@ -22,7 +22,7 @@ constexpr double kDefaultLearningRate = 3e-3;
 constexpr int kDefaultLayers = 8;
 constexpr int kDefaultWidth = 128;
 constexpr std::int64_t kDefaultSequence = 64;
-constexpr std::int64_t kDefaultSequences = 4;
+constexpr std::int64_t kDefaultSequences = 2;
 
 Storage parse_dtype(const std::string& text) {
   if (text == "fp32") {

@@ -54,6 +54,12 @@ TEST_CASE("a flag that only one rank cannot understand ends all ranks", "[exampl
   CHECK_THAT(ended.err, Catch::Matchers::Contains("usage: "));
 }
 
+TEST_CASE("a log that rank 0 cannot open ends all ranks", "[examples]") {
+  const Ended ended = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --log /nowhere/log");
+  CHECK(ended.code == 2);
+  CHECK_THAT(ended.err, Catch::Matchers::Contains("config: --log /nowhere/log"));
+}
+
 TEST_CASE("ranks as threads under mpirun are refused", "[examples]") {
   const Ended ended = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --ranks inproc");
   CHECK(ended.code == 2);

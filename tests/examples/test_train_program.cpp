@@ -80,6 +80,7 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
                                     {"--text " + binary, "config: "},
                                     {"--load /nowhere/checkpoint", "config: "},
                                     {"--log /nowhere/log", "config: "},
+                                    {"--save /proc/here", "config: "},
                                     {"--cache magic", "config: "}}) {
     const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
     CAPTURE(flags, ended.err);
