@@ -8,7 +8,7 @@
 
 #include <memory>
 
-#include "train_lm/trainer.hpp"
+#include "train_lm/rank_links.hpp"
 
 namespace plumb::lm {
 

@@ -16,8 +16,8 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/runtime/block_store.hpp"
-#include "train_lm/checkpoint.hpp"
 #include "train_lm/lm_config.hpp"
+#include "train_lm/manifest.hpp"
 #include "train_lm/train_options.hpp"
 
 namespace plumb::lm {

@@ -13,8 +13,7 @@
 #include <stdexcept>
 #include <vector>
 
-#include "plumb/comm/control.hpp"
-#include "plumb/comm/transport.hpp"
+#include "train_lm/rank_links.hpp"
 #include "train_lm/text.hpp"
 #include "train_lm/train_plan.hpp"
 
@@ -41,13 +40,6 @@ class StepListener {
  public:
   virtual ~StepListener() = default;
   virtual void step_done(const StepEvent& event) = 0;
-};
-
-// What one rank is connected with; both null when it is the only one.
-struct RankLinks {
-  RankId rank;
-  Transport* transport = nullptr;
-  ControlPlane* control = nullptr;
 };
 
 // Compared with the plain torch model, which rank 0 trained beside it.

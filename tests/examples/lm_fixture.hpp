@@ -10,8 +10,8 @@
 
 #include "plumb/cache/program.hpp"
 #include "train_lm/lm_config.hpp"
+#include "train_lm/rank_links.hpp"
 #include "train_lm/text.hpp"
-#include "train_lm/trainer.hpp"
 
 namespace plumb::lm::test {
 

@@ -13,10 +13,12 @@
 
 #include "lm_fixture.hpp"
 #include "plumb/schedule/error.hpp"
-#include "support/catch.hpp"
 #include "train_lm/launch.hpp"
 #include "train_lm/rank_model.hpp"
 #include "train_lm/training_state.hpp"
+
+// Behind torch, which brings a CHECK of its own that ends the program.
+#include "support/catch.hpp"
 
 using namespace plumb;
 using namespace plumb::lm;

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <vector>
 
-#include "support/catch.hpp"
 #include "train_lm/tape.hpp"
+
+// Behind torch, which brings a CHECK of its own that ends the program.
+#include "support/catch.hpp"
 
 using namespace plumb;
 using namespace plumb::lm;

@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The manifest of a checkpoint: reading, writing, and putting it in place.
+#include "train_lm/manifest.hpp"
+
 #include <filesystem>
 #include <fstream>
 #include <iterator>
@@ -11,9 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plumb/schedule/error.hpp"
-#include "train_lm/checkpoint.hpp"
 #include "train_lm/durable_file.hpp"
-#include "train_lm/manifest.hpp"
 
 namespace plumb::lm {
 

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//
-// The parts of a checkpoint. Layout of a part: 8 bytes magic, 8 bytes length of the header (little-endian), the header
-// (JSON: name, type, shape, offset of each tensor), then the elements. Little-endian machines only, like the elements.
+#include "train_lm/checkpoint.hpp"
+
 #include <bit>
 #include <cstring>
 #include <filesystem>
@@ -15,9 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plumb/schedule/error.hpp"
-#include "train_lm/checkpoint.hpp"
 #include "train_lm/durable_file.hpp"
-#include "train_lm/manifest.hpp"
 
 namespace plumb::lm {
 
@@ -25,6 +22,8 @@ namespace {
 
 using Json = nlohmann::json;
 
+// A part: 8 bytes magic, 8 bytes length of the header (little-endian), the header (JSON: name, type, shape and offset
+// of each tensor), then the elements. Little-endian machines only, like the elements.
 static_assert(std::endian::native == std::endian::little);
 constexpr std::string_view kMagic = "PLUMBTL1";
 constexpr std::size_t kPrefixBytes = 16;
