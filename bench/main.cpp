@@ -62,7 +62,11 @@ int run(const std::vector<std::string>& arguments) {
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);
-  return std::fflush(stdout) == 0 ? 0 : 3;
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "config: cannot write to standard output\n");
+    return 3;
+  }
+  return 0;
 }
 
 }  // namespace

@@ -32,6 +32,7 @@ struct Fault {
 
 struct Answer {
   std::string subject;
+  bool forward_only = false;
   std::vector<Fault> faults;
   std::vector<DeadlockReport> models;  // one per model tried
   std::vector<BlockedStep> cycle;      // of the schedule itself, or of the first model that deadlocks
@@ -58,9 +59,13 @@ void try_models(const Program& program, const Options& options, Answer& answer) 
 }
 
 Answer check_program_json(const std::string& text, const Options& options) {
+  if (options.placement) {
+    throw InputError("--placement goes with a CSV: a program states its own");
+  }
   const Program program = program_from_json(text);
   Answer answer{.subject = fmt::format("program {}: {} ranks, {} messages", to_string(digest(program)),
                                        program.layout.pp(), program.messages.size()),
+                .forward_only = program.forward_only,
                 .faults = {},
                 .models = {},
                 .cycle = {}};
@@ -87,6 +92,7 @@ Answer check_csv(const std::string& text, const Options& options) {
   Answer answer{.subject = fmt::format(
                     "schedule: {} ranks x {} virtual stages ({} placement), {} microbatches, {} actions", layout.pp(),
                     layout.vp(), to_string(layout.placement()), layout.microbatches(), schedule.num_actions()),
+                .forward_only = schedule.forward_only,
                 .faults = {},
                 .models = {},
                 .cycle = {}};
@@ -123,14 +129,19 @@ void print_json(const Answer& answer) {
   for (const DeadlockReport& report : answer.models) {
     models[std::string(to_string(report.model))] = !report.deadlock;
   }
-  fmt::print("{}\n",
-             Json{{"ok", answer.ok()}, {"errors", errors}, {"deadlock", deadlock}, {"channels_safe", models}}.dump());
+  fmt::print("{}\n", Json{{"ok", answer.ok()},
+                          {"forward_only", answer.forward_only},
+                          {"errors", errors},
+                          {"deadlock", deadlock},
+                          {"channels_safe", models}}
+                         .dump());
 }
 
 void print_text(const Answer& answer) {
-  fmt::print("{}\n", answer.subject);
+  fmt::print("{}{}\n", answer.subject, answer.forward_only ? ", forward only" : "");
   for (const Fault& fault : answer.faults) {
-    fmt::print("row {} column {} '{}': {}\n", fault.row, fault.column, fault.token, fault.why);
+    fmt::print("row {} (rank {}), column {} '{}': {}\n", fault.row + 1, fault.row, fault.column + 1, fault.token,
+               fault.why);
   }
   for (const DeadlockReport& report : answer.models) {
     fmt::print("  {:<14} {}\n", to_string(report.model), report.deadlock ? "DEADLOCK" : "cannot deadlock");

@@ -110,6 +110,14 @@ std::string memory() {
   return info ? plumb::cli::bytes_text(kibibytes * 1024) : "unknown";
 }
 
+int written() {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
+    fmt::print(stderr, "config: cannot write to standard output\n");
+    return 3;
+  }
+  return 0;
+}
+
 std::vector<Finding> look() {
   return {compiler(),
           mpi(),
@@ -139,12 +147,12 @@ int main(int argc, char** argv) {
       out[finding.part] = {{"built_with", finding.built_with}, {"here", finding.here}};
     }
     fmt::print("{}\n", out.dump());
-    return 0;
+    return written();
   }
   plumb::cli::Table table({"part", "built with", "here"});
   for (const Finding& finding : findings) {
     table.add({finding.part, finding.built_with, finding.here});
   }
   fmt::print("{}", table.text());
-  return 0;
+  return written();
 }

@@ -21,7 +21,7 @@ int run(const Options& options) {
 
 // stdout is part of the answer: a full disk or a closed pipe must not look like success.
 int flushed(int code) {
-  if (std::fflush(stdout) != 0) {
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
     fmt::print(stderr, "config: cannot write to standard output\n");
     return exit_environment;
   }

@@ -30,7 +30,7 @@ struct Options {
   // Order and routing.
   std::optional<std::string> schedule;
   std::optional<int> group;
-  std::string cache = "cached";
+  std::optional<std::string> cache;  // [cached]
   int post_ahead = 1;
 
   // Sizes.

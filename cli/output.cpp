@@ -42,16 +42,48 @@ std::string Table::text() const {
   return out;
 }
 
+namespace {
+
+[[noreturn]] void cannot_write(const std::string& path, std::string_view what) {
+  throw EnvironmentError(fmt::format("cannot write {}: {}", path, what));
+}
+
+// A pipe or device is written as it is: replacing it by a file would break whoever reads it.
+void write_in_place(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  std::ofstream file(path, std::ios::binary);
+  if (!file) {
+    cannot_write(path, "it cannot be opened");
+  }
+  write(file);
+  file.close();
+  if (!file) {
+    cannot_write(path, "it refused the data");
+  }
+}
+
+}  // namespace
+
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
-  const std::string temporary = fmt::format("{}.{}.tmp", path, getpid());
+  std::error_code error;
+  const std::filesystem::file_status status = std::filesystem::status(path, error);  // follows links
+  if (std::filesystem::is_directory(status)) {
+    cannot_write(path, "it is a directory");
+  }
+  if (std::filesystem::exists(status) && !std::filesystem::is_regular_file(status)) {
+    return write_in_place(path, write);
+  }
+  std::filesystem::path target = path;
+  if (std::filesystem::exists(status)) {
+    target = std::filesystem::canonical(path);
+  } else if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) {
+    target = target.parent_path() / std::filesystem::read_symlink(path);  // a link to a file yet to be made
+  }
+  const std::string temporary = fmt::format("{}.{}.tmp", target.string(), getpid());
   const auto fail = [&](std::string_view what) {
     std::error_code ignored;
     std::filesystem::remove(temporary, ignored);
-    throw EnvironmentError(fmt::format("cannot write {}: {}", path, what));
+    cannot_write(path, what);
   };
-  if (std::filesystem::is_directory(path)) {
-    throw EnvironmentError(fmt::format("cannot write {}: it is a directory", path));
-  }
   std::ofstream file(temporary, std::ios::binary);
   if (!file) {
     fail("the directory does not exist or may not be written");
@@ -61,8 +93,7 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   if (!file) {
     fail("the disk refused it");
   }
-  std::error_code error;
-  std::filesystem::rename(temporary, path, error);
+  std::filesystem::rename(temporary, target, error);
   if (error) {
     fail(error.message());
   }

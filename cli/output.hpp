@@ -21,7 +21,8 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// Writes through a temporary file in the same directory and renames it. Throws EnvironmentError naming the path.
+// A regular or new file is written beside itself and renamed; a link is followed; a pipe or device is written in place.
+// Throws EnvironmentError naming the path.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
 // 58720256 -> "56.0 MiB".

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "decimal.hpp"
 #include "exit.hpp"
 #include "options.hpp"
 
@@ -129,6 +130,9 @@ Parsed parse(int argc, char** argv, Options& options) {
   add_plan(app, options);
   add_check(app, options);
   add_sim(app, options);
+  for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
+    require_decimals(*sub);
+  }
   // Siblings parse their own flags, --help included.
   for (const auto& [name, about] : {std::pair{"train", "train a language model through the runtime (plumb-train)"},
                                     std::pair{"bench", "measure runtime and kernels (plumb-bench)"},

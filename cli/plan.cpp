@@ -103,7 +103,7 @@ int run_plan(const Options& options) {
         lower(schedule, depth.map, resolve_policy(options, depth.map), {.post_ahead = options.post_ahead});
     text = format == "json" ? program_to_json(program) + "\n" : text_of(program, depth);
   }
-  if (options.output.empty()) {
+  if (options.output.empty() || options.output == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);
   } else {
     write_file(options.output, [&](std::ostream& out) { out << text; });

@@ -57,8 +57,9 @@ Sublayers from_decoder_layers(const Options& options, Residual residual) {
   if (residual == Residual::attnres_block && !model.block_decoder_layers) {
     throw InputError(
         fmt::format("{} has no attn_res_block_size, so it has an ordinary residual stream: give --block-layers K "
-                    "(automatic would be {}) or --residual standard",
-                    model.name, automatic_block_layers(model.decoder_layers)));
+                    "(automatic would be {}){}",
+                    model.name, automatic_block_layers(model.decoder_layers),
+                    options.subcommand == "volume" ? "" : " or --residual standard"));
   }
   const int block_layers = model.block_decoder_layers.value_or(model.decoder_layers);
   Sublayers depth{.count = model.sublayers(),
@@ -88,6 +89,10 @@ Sublayers resolve_sublayers(const Options& options, Residual residual) {
   if (given != 1) {
     throw InputError(given == 0 ? "no depth given: use --model NAME|config.json, --layers N or --sublayers L"
                                 : "--model, --layers and --sublayers exclude each other");
+  }
+  if (residual != Residual::attnres_block && (options.block || options.block_layers)) {
+    throw InputError(fmt::format("{} does not go with --residual {}", options.block ? "--block" : "--block-layers",
+                                 to_string(residual)));
   }
   if (options.sublayers && options.block_layers) {
     throw InputError("--block-layers counts decoder layers and does not go with --sublayers: use --block");
@@ -129,7 +134,9 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
 
 Layout resolve_layout(const Options& options) {
   const Placement placement = options.placement ? parse_placement(*options.placement) : Placement::loop;
-  const int microbatches = options.microbatches.value_or(2 * std::clamp(options.pp, 1, 1 << 20));
+  // A count per microbatch does not depend on how many there are.
+  const int automatic = options.subcommand == "volume" ? 1 : 2 * std::clamp(options.pp, 1, 1 << 20);
+  const int microbatches = options.microbatches.value_or(automatic);
   return Layout(options.pp, options.vp, microbatches, placement);
 }
 
@@ -164,8 +171,14 @@ Schedule resolve_schedule(const Options& options, const Layout& layout) {
 }
 
 Policy resolve_policy(const Options& options, const DepthMap& depth) {
-  const Policy named = parse_policy(options.cache);
-  return depth.residual() == Residual::standard ? Policy::standard : named;
+  const Policy named = parse_policy(options.cache.value_or("cached"));
+  if (depth.residual() != Residual::standard) {
+    return named;
+  }
+  if (options.cache) {
+    throw InputError("--cache does not go with --residual standard, which has no blocks to route");
+  }
+  return Policy::standard;
 }
 
 UnitBytes resolve_bytes(const Options& options, int hidden) {

@@ -126,6 +126,9 @@ int run_sim(const Options& options) {
     if (!options.trace.empty()) {
       throw InputError("--trace shows one policy and does not go with --compare-cache");
     }
+    if (options.cache) {
+      throw InputError("--cache names one policy and does not go with --compare-cache, which runs them all");
+    }
     const std::vector<PolicyRow> rows = compare_policies(schedule, depth.map, costs, {}, options.post_ahead);
     if (options.json) {
       fmt::print("{{\"policies\":{}}}\n", to_json(rows));

@@ -44,6 +44,10 @@ using StoredTensors = std::map<std::string, Stored>;
 }
 
 std::string read_part(const std::string& path, const PartFile& part) {
+  std::error_code code;
+  if (std::filesystem::exists(path, code) && !std::filesystem::is_regular_file(path, code)) {
+    refuse(path, "not a regular file");
+  }
   std::ifstream file(path, std::ios::binary);
   if (!file) {
     refuse(path, "missing, although the manifest lists it");

@@ -34,6 +34,7 @@ T field(const std::string& folder, const Json& object, const char* section, cons
   const auto found = object.find(name);
   const bool fits = found != object.end() && (std::is_same_v<T, std::string> ? found->is_string()
                                               : std::is_floating_point_v<T>  ? found->is_number()
+                                              : std::is_unsigned_v<T>        ? found->is_number_unsigned()
                                                                              : found->is_number_integer());
   if (!fits) {
     refuse(folder, fmt::format("field {}.{} is missing or of the wrong type", section, name));
@@ -53,6 +54,9 @@ Json read_json(const std::string& folder) {
   std::error_code code;
   if (!std::filesystem::is_directory(folder, code)) {
     throw InputError(fmt::format("checkpoint {}: no such folder", folder));
+  }
+  if (std::filesystem::exists(path_of(folder), code) && !std::filesystem::is_regular_file(path_of(folder), code)) {
+    refuse(folder, "not a regular file");
   }
   std::ifstream file(path_of(folder), std::ios::binary);
   if (!file) {
@@ -141,6 +145,12 @@ CheckpointInfo read_checkpoint(const std::string& folder) {
   info.num_steps = field<std::int64_t>(folder, training, "training", "steps");
   info.sequences_drawn = field<std::uint64_t>(folder, training, "training", "sequences_drawn");
   info.learning_rate = field<double>(folder, training, "training", "learning_rate");
+  if (info.num_steps < 0) {
+    refuse(folder, fmt::format("training.steps is {}, must not be negative", info.num_steps));
+  }
+  if (!(info.learning_rate >= 0 && info.learning_rate <= 10)) {
+    refuse(folder, fmt::format("training.learning_rate is {}, must lie between 0 and 10", info.learning_rate));
+  }
   try {
     validate(info.model);
   } catch (const InputError& error) {

@@ -3,6 +3,7 @@
 #include <CLI/CLI.hpp>
 #include <fmt/format.h>
 
+#include "decimal.hpp"
 #include "exit.hpp"
 #include "train_lm/train_options.hpp"
 
@@ -18,7 +19,8 @@ void add_layout(CLI::App& app, cli::Options& o) {
   app.add_option("--schedule", o.schedule, "1f1b or interleaved [1f1b if V=1, else interleaved]");
   app.add_option("--group", o.group, "microbatches per group of interleaved [P]");
   app.add_option("--cuts", o.cuts, "even, or the sublayer counts at which chunks end: a,b,... [even]");
-  app.add_option("--cache", o.cache, "routing policy: naive, relay, cached or direct [cached]");
+  app.add_option("--cache", o.cache,
+                 "routing policy: naive, relay, cached or direct; steps 2 to 4 run the others [cached]");
   app.add_option("--post-ahead", o.post_ahead, "computations by which receives are posted early [1]");
 }
 
@@ -61,6 +63,14 @@ Output parse_train_options(int argc, char** argv, TrainOptions& options) {
   add_layout(app, options.shared);
   add_model(app, options);
   add_training(app, options);
+  cli::require_decimals(app);
+  for (int i = 1; i < argc; ++i) {  // CLI11 takes an empty value for "not given"
+    const std::string_view argument = argv[i];
+    if (argument.empty() || (argument.starts_with("--") && argument.ends_with('='))) {
+      throw cli::UsageError(fmt::format("an empty value stands at '{}' (see plumb train --help)",
+                                        argument.empty() ? argv[i - 1] : argument));
+    }
+  }
   try {
     app.parse(argc, argv);
   } catch (const CLI::Success& success) {  // --help, --version

@@ -189,7 +189,9 @@ void require_trainable(const Layout& layout, std::optional<int> started_ranks) {
 }  // namespace
 
 std::size_t TrainPlan::policy_of_step(std::int64_t index) const {
-  return std::min(static_cast<std::size_t>(index), policies.size() - 1);
+  const std::size_t chosen = policies.size() - 1;
+  const auto step = static_cast<std::size_t>(index);
+  return step == 0 || step > chosen ? chosen : step - 1;
 }
 
 TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme, std::optional<int> started_ranks) {
@@ -271,7 +273,9 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
                 {"--recompute", options.recompute},
                 {"--check", fmt::to_string(plan.check)},
                 {"--load", plan.load_folder},
-                {"--save", plan.save_folder}};
+                {"--save", plan.save_folder},
+                {"--log", options.log},
+                {"--json", fmt::to_string(shared.json)}};
   return plan;
 }
 

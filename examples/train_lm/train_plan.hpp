@@ -49,7 +49,8 @@ struct TrainPlan {
   std::vector<std::pair<std::string, std::string>> facts;
 
   const Program& chosen() const { return *policies.back().program; }
-  // The policy under which step `index` of this run is trained: one step each, the rest under the last.
+  // The policy under which step `index` of this run is trained: the chosen one, then one step under each other, then
+  // the chosen one to the end. So a short run uses what was asked for.
   std::size_t policy_of_step(std::int64_t index) const;
 };
 

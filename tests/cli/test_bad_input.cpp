@@ -116,6 +116,39 @@ TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]"
   require_refused("check -", "JSON", "{\"layout\":");
 }
 
+TEST_CASE("numbers are decimal: no octal, no hexadecimal, no wrapping", "[cli]") {
+  for (const std::string value : {"010", "0x4", "+4", "4 ", "08"}) {
+    require_refused("volume --sublayers 8 --pp '" + value + "'", "decimal");
+  }
+  require_refused("volume --sublayers 8 --tokens 99999999999", "2147483647");
+}
+
+TEST_CASE("flags that contradict each other are refused, never ignored", "[cli]") {
+  require_refused("sim --sublayers 8 --residual attnres-full --block 2", "--block");
+  require_refused("sim --layers 8 --residual standard --block-layers 2", "--block-layers");
+  require_refused("sim --sublayers 8 --residual standard --cache naive", "--cache");
+  require_refused("sim --sublayers 8 --compare-cache --cache naive", "--compare-cache");
+  require_refused("check - --placement vee", "--placement", "{}");
+}
+
+TEST_CASE("output through a link or into a pipe goes where it points", "[cli]") {
+  const std::string plan = "plan --pp 2 --sublayers 8 --block 2 --format csv -o ";
+  CHECK(run_plumb(plan + "link; true", "").exit_code == 0);
+  CHECK(run_plumb("--version >/dev/null; rm -f link; ln -s real.csv link; " PLUMB_COMMAND " " + plan +
+                  "link; test -L link && cat real.csv")
+            .out.rfind("0F0,", 0) == 0);
+  CHECK(run_plumb("--version >/dev/null; rm -f pipe; mkfifo pipe; (cat pipe >from_pipe &) ; " PLUMB_COMMAND " " + plan +
+                  "pipe; test -p pipe && cat from_pipe")
+            .exit_code == 0);
+}
+
+TEST_CASE("a full disk behind stdout is an environment failure", "[cli]") {
+  for (const std::string command : {"plan --pp 2 --sublayers 8 --block 2 --json", "plan --pp 2 --format csv",
+                                    "volume --sublayers 8", "sim --pp 2 --sublayers 8 --json"}) {
+    CHECK(run_plumb(command + " >/dev/full 2>err; echo $?").out == "3\n");
+  }
+}
+
 TEST_CASE("a missing sibling program is one line and exit code 3", "[cli]") {
   // `bench`, `train` and `doctor` are programs of their own; an empty PATH and a copy without siblings hide them.
   const Run run =

@@ -112,6 +112,12 @@ TEST_CASE("a schedule that cannot run is answered with no and exit code 1", "[cl
   CHECK(run.reason() == "config");
 }
 
+TEST_CASE("a schedule without backwards is called forward only", "[cli]") {
+  const Run run = run_plumb("check -", "0F0,0F1\r\n1F0,1F1\r\n");
+  CHECK(run.exit_code == 0);
+  CHECK(run.out.find("forward only") != std::string::npos);
+}
+
 TEST_CASE("sim prints the promised keys and its traffic equals the formula", "[cli]") {
   const json sim = answer("sim" + k3 + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32");
   CHECK(sim.at("step_us") == Approx(411400));

@@ -42,15 +42,17 @@ TEST_CASE("a decoder layer is two sublayers and blocks are an eighth of the laye
   CHECK(plan.chosen().depth.num_blocks() == 8);
 }
 
-TEST_CASE("each policy gets one step and the chosen one the rest", "[examples]") {
+TEST_CASE("the chosen policy runs first, each other one step, and the chosen one the rest", "[examples]") {
   TrainOptions options = given_text();
   options.shared.pp = 2;
   options.shared.cache = "relay";
   const TrainPlan plan = make_train_plan(options, "");
   REQUIRE(plan.policies.size() == 4);
   CHECK(plan.policies.back().policy == Policy::relay);
-  CHECK(plan.policy_of_step(0) == 0);
-  CHECK(plan.policy_of_step(3) == 3);
+  CHECK(plan.policy_of_step(0) == 3);
+  CHECK(plan.policy_of_step(1) == 0);
+  CHECK(plan.policy_of_step(3) == 2);
+  CHECK(plan.policy_of_step(4) == 3);
   CHECK(plan.policy_of_step(49) == 3);
   for (const PolicyPlan& policy : plan.policies) {
     CHECK(policy.formula_bytes == policy.simulated_bytes);

@@ -55,8 +55,19 @@ TEST_CASE("a policy that was not run has no wire count", "[examples]") {
   const Ended ended = shell(kProgram + kTiny + " --pp 2 --steps 2 --cache naive");
   REQUIRE(ended.code == 0);
   const auto bytes = nlohmann::json::parse(ended.out).at("bytes_per_step");
-  CHECK(bytes.at("naive").at("wire").is_null());
+  CHECK(bytes.at("naive").at("wire") == bytes.at("naive").at("formula"));
   CHECK(bytes.at("relay").at("wire") == bytes.at("relay").at("formula"));
+  CHECK(bytes.at("direct").at("wire").is_null());
+}
+
+TEST_CASE("numbers that are not decimal and empty values are refused before anything runs", "[examples]") {
+  for (const std::string flags : {"--seed -1", "--seed 18446744073709551616", "--pp 010", "--hidden 0x20", "--load ''",
+                                  "--save ''", "--log=", "--steps ''"}) {
+    const Ended ended = shell(kProgram + kTiny + " " + flags);
+    INFO(flags << ": " << ended.err);
+    CHECK(ended.code == 2);
+    CHECK(ended.out.empty());
+  }
 }
 
 TEST_CASE("the check against plain torch passes in fp32 and fp64", "[examples]") {

@@ -1,0 +1,45 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// decimal.hpp (private): whole numbers are read as people write them.
+//
+// CLI11 reads 010 as octal 8, 0x4 as 4 and clamps what does not fit; none of that is what somebody meant.
+#pragma once
+
+#include <charconv>
+#include <cstdint>
+#include <string>
+
+#include <CLI/CLI.hpp>
+
+namespace plumb::cli {
+
+// An empty text, or what is wrong with `text` as a number from `Number`'s range.
+template <class Number>
+std::string decimal_fault(const std::string& text) {
+  Number value{};
+  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
+  if (error == std::errc::result_out_of_range) {
+    return text + " is out of range: legal are " + std::to_string(std::numeric_limits<Number>::min()) + " to " +
+           std::to_string(std::numeric_limits<Number>::max());
+  }
+  const std::string digits = text.substr(text.starts_with('-') ? 1 : 0);
+  const bool leading_zero = digits.size() > 1 && digits[0] == '0';
+  if (error != std::errc() || end != text.data() + text.size() || leading_zero) {
+    return "'" + text + "' is not a whole decimal number";
+  }
+  return {};
+}
+
+// Call after all options have been added: every option that takes an int or an unsigned 64-bit number is checked.
+inline void require_decimals(CLI::App& app) {
+  for (CLI::Option* option : app.get_options()) {
+    const std::string type = option->get_type_name();
+    if (type == "INT") {
+      option->check([](const std::string& text) { return decimal_fault<int>(text); });
+    } else if (type == "UINT") {
+      option->check([](const std::string& text) { return decimal_fault<std::uint64_t>(text); });
+    }
+  }
+}
+
+}  // namespace plumb::cli
