@@ -89,13 +89,15 @@ Answer check_csv(const std::string& text, const Options& options) {
                                  *options.placement));
   }
   const Layout& layout = schedule.layout;
-  Answer answer{.subject = fmt::format(
-                    "schedule: {} ranks x {} virtual stages ({} placement), {} microbatches, {} actions", layout.pp(),
-                    layout.vp(), to_string(layout.placement()), layout.microbatches(), schedule.num_actions()),
-                .forward_only = schedule.forward_only,
-                .faults = {},
-                .models = {},
-                .cycle = {}};
+  Answer answer{
+      .subject = fmt::format("schedule: {} ranks x {} virtual stages ({} placement), {} microbatches, {} actions; "
+                             "messages of an ordinary residual, one tensor per hop",
+                             layout.pp(), layout.vp(), to_string(layout.placement()), layout.microbatches(),
+                             schedule.num_actions()),
+      .forward_only = schedule.forward_only,
+      .faults = {},
+      .models = {},
+      .cycle = {}};
   const ScheduleCheck check = check_schedule(schedule);
   for (const ScheduleFault& fault : check.faults) {
     answer.faults.push_back({fault.rank.value, fault.column, fault.token, fault.why});

@@ -24,7 +24,8 @@ void add_depth(CLI::App& app, Options& o) {
   app.add_option("--block", o.block, "sublayers per block S [ceil(L/8)]");
   app.add_option("--layers", o.layers, "depth in decoder layers (2 sublayers each)");
   app.add_option("--block-layers", o.block_layers, "decoder layers per block [the model's, else ceil(layers/8)]");
-  app.add_option("--cuts", o.cuts, "even, or the sublayer counts at which chunks end: a,b,... [even]");
+  app.add_option("--cuts", o.cuts,
+                 "even, or the sublayer counts at which chunks end: a,b,... (the last may be left out) [even]");
   app.add_option("--residual", o.residual, "standard, attnres-block or attnres-full [attnres-block]");
 }
 

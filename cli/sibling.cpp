@@ -27,9 +27,9 @@ void exec_sibling(const Options& options) {
     execv(beside.c_str(), argv.data());
   }
   execvp(program.c_str(), argv.data());
-  throw EnvironmentError(fmt::format("cannot start {}: {}; it is built only where its libraries are found ({})",
-                                     program, std::strerror(errno),
-                                     options.subcommand == "train" ? "libtorch" : "see plumb doctor"));
+  throw EnvironmentError(
+      fmt::format("cannot start {}: {}; it does not stand beside plumb: not built, or without its libraries", program,
+                  std::strerror(errno)));
 }
 
 }  // namespace plumb::cli

@@ -123,7 +123,7 @@ void print_table(const Layout& layout, const Depth& depth, const UnitBytes& byte
   table.add({"formula (exact minimum)", fmt::to_string(formula.exact_minimum_units)});
   fmt::print("{}", table.text());
   fmt::print("\nthe paper's formulas, without embedding and partials{}: naive {:g}, cached {:g}\n",
-             formula.aligned ? "" : " (an upper estimate: chunks do not close whole blocks)", formula.naive_paper_units,
+             formula.aligned ? "" : " (an estimate: chunks do not close equal whole blocks)", formula.naive_paper_units,
              formula.cached_paper_units);
   if (layout.vp() == 1 && layout.pp() > 1) {
     fmt::print("V = 1: every hop is a first visit, so a cache saves no volume; forwarding on arrival still hides it\n");

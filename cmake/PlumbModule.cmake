@@ -45,5 +45,5 @@ function(plumb_add_program name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
   plumb_strict(${name})
-  install(TARGETS ${name} RUNTIME)
+  install(TARGETS ${name} RUNTIME OPTIONAL)  # what was not built does not stop the libraries
 endfunction()

@@ -2,11 +2,11 @@
 //
 // policy.hpp: the names of the routing policies, i.e. who sends which block to whom, and when.
 //
-// standard  one hidden state per hop: the ordinary residual stream, no blocks.
-// naive     the whole prefix of closed blocks on every hop, O(C^2).
-// relay     only what the receiving rank lacks; one message per hop after the sending chunk has computed (the paper's
-// cache). cached    the same tree and volume as relay, but a passing block is sent on as soon as it has arrived. The
-// default. direct    the closing rank sends its block to every rank that needs it: one hop, many edges.
+// - standard: one hidden state per hop, the ordinary residual stream; no blocks.
+// - naive: the whole prefix of closed blocks on every hop, O(C^2).
+// - relay: only what the receiving rank lacks, one message per hop after the sending chunk has computed: the paper's.
+// - cached: same tree and volume as relay, but a passing block is sent on as soon as it has arrived. The default.
+// - direct: the closing rank sends its block to every rank that needs it: one hop, many edges.
 #pragma once
 
 #include <cstdint>

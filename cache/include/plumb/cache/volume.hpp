@@ -16,9 +16,8 @@
 namespace plumb {
 
 struct VolumeFormula {
-  bool aligned = false;  // every chunk closes the same whole number Np >= 1 of blocks
-  double blocks_per_chunk =
-      0;  // Np = N / C, a fraction when not aligned: then the paper's formulas are upper estimates
+  bool aligned = false;           // every chunk closes the same whole number Np >= 1 of blocks
+  double blocks_per_chunk = 0;    // Np = N / C, a fraction when not aligned: then the paper's formulas are estimates
   double naive_paper_units = 0;   // C(C-1)/2 * Np
   double cached_paper_units = 0;  // P(P-1)/2 * Np + (V-1) P^2 * Np
   // sum over blocks n of |{rank(k): k > c(n)} \ {rank(c(n))}| + cuts inside a block between different ranks.
