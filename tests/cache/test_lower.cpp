@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include "cache/support/layouts.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "support/catch.hpp"
-#include "cache/support/layouts.hpp"
 
 using namespace plumb;
 using plumb::test::Dice;

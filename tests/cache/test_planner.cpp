@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <map>
 
+#include "cache/support/layouts.hpp"
 #include "plumb/cache/planner.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "support/catch.hpp"
-#include "cache/support/layouts.hpp"
 
 using namespace plumb;
 using plumb::test::Dice;

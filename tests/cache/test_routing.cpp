@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 
+#include "cache/support/layouts.hpp"
 #include "plumb/cache/routing.hpp"
 #include "plumb/schedule/error.hpp"
 #include "support/catch.hpp"
-#include "cache/support/layouts.hpp"
 
 using namespace plumb;
 using plumb::test::Dice;
