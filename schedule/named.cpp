@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/schedule/named.hpp"
+
+#include <array>
+
+#include <fmt/format.h>
+
+#include "plumb/schedule/error.hpp"
+#include "plumb/schedule/generators.hpp"
+
+namespace plumb {
+namespace {
+
+struct Named {
+  ScheduleKind kind;
+  std::string_view name;
+  Placement placement;
+};
+
+constexpr std::array kinds = {ScheduleKind::one_f_one_b, ScheduleKind::interleaved, ScheduleKind::gpipe,
+                              ScheduleKind::looped_bfs,  ScheduleKind::zb_h1,       ScheduleKind::zb_v,
+                              ScheduleKind::dualpipe_v,  ScheduleKind::v_half,      ScheduleKind::v_min};
+
+constexpr std::array named = {
+    Named{ScheduleKind::one_f_one_b, "1f1b", Placement::loop},
+    Named{ScheduleKind::interleaved, "interleaved", Placement::loop},
+    Named{ScheduleKind::gpipe, "gpipe", Placement::loop},
+    Named{ScheduleKind::looped_bfs, "looped-bfs", Placement::loop},
+    Named{ScheduleKind::zb_h1, "zb-h1", Placement::loop},
+    Named{ScheduleKind::zb_v, "zb-v", Placement::vee},
+    Named{ScheduleKind::dualpipe_v, "dualpipe-v", Placement::vee},
+    Named{ScheduleKind::v_half, "v-half", Placement::vee},
+    Named{ScheduleKind::v_min, "v-min", Placement::vee},
+};
+
+}  // namespace
+
+std::span<const ScheduleKind> all_schedule_kinds() { return kinds; }
+
+std::string_view to_string(ScheduleKind kind) { return named[static_cast<std::size_t>(kind)].name; }
+
+ScheduleKind parse_schedule_kind(std::string_view text) {
+  std::string names;
+  for (const Named& entry : named) {
+    if (text == entry.name) return entry.kind;
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", entry.name);
+  }
+  throw InputError(fmt::format("schedule '{}' is unknown, legal are {}", text, names));
+}
+
+ScheduleKind default_schedule(int vp) { return vp == 1 ? ScheduleKind::one_f_one_b : ScheduleKind::interleaved; }
+
+Placement placement_of(ScheduleKind kind) { return named[static_cast<std::size_t>(kind)].placement; }
+
+std::string_view to_string(GroupRule rule) { return rule == GroupRule::megatron ? "megatron" : "torch"; }
+
+GroupRule parse_group_rule(std::string_view text) {
+  if (text == "megatron") return GroupRule::megatron;
+  if (text == "torch") return GroupRule::torch;
+  throw InputError(fmt::format("group rule '{}' is unknown, legal are megatron and torch", text));
+}
+
+bool takes_group(ScheduleKind kind) { return kind == ScheduleKind::interleaved || kind == ScheduleKind::zb_h1; }
+
+Schedule make_schedule(const ScheduleRequest& request, const Layout& layout) {
+  switch (request.kind) {
+    case ScheduleKind::one_f_one_b:
+      return one_f_one_b(layout, request.forward_only);
+    case ScheduleKind::interleaved:
+      return interleaved(layout, request.group.value_or(default_group(layout)), request.forward_only);
+    case ScheduleKind::looped_bfs:
+      return breadth_first(layout, request.forward_only);
+    default:
+      throw InputError(fmt::format("schedule '{}' has no generator", to_string(request.kind)));
+  }
+}
+
+}  // namespace plumb
