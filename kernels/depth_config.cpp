@@ -42,7 +42,7 @@ DepthMode depth_mode_from_name(std::string_view name) {
 
 void validate(const DepthConfig& config) {
   check_enumerator("mode", static_cast<int>(config.mode), 2, "block, full");
-  check_enumerator("storage format", static_cast<int>(config.storage), 2, "fp32, fp64");
+  check_enumerator("storage format", static_cast<int>(config.storage), 4, "fp32, fp64, bf16, fp16");
   check_enumerator("query initialisation", static_cast<int>(config.query_init), 2, "zero, normal");
   check_range("number of sublayers", config.num_sublayers, 1, kMaxSublayers);
   check_range("block length (in sublayers)", config.block_length, 1, config.num_sublayers);

@@ -10,7 +10,7 @@ namespace {
 
 [[noreturn]] void refuse(Storage storage) {
   throw std::invalid_argument("storage format number " + std::to_string(static_cast<int>(storage)) +
-                              " does not exist; legal: fp32, fp64");
+                              " does not exist; legal: fp32, fp64, bf16, fp16");
 }
 
 }  // namespace
@@ -21,6 +21,9 @@ std::size_t bytes_per_element(Storage storage) {
       return 4;
     case Storage::fp64:
       return 8;
+    case Storage::bf16:
+    case Storage::fp16:
+      return 2;
   }
   refuse(storage);
 }
@@ -28,6 +31,8 @@ std::size_t bytes_per_element(Storage storage) {
 Storage gradient_storage(Storage storage) {
   switch (storage) {
     case Storage::fp32:
+    case Storage::bf16:
+    case Storage::fp16:
       return Storage::fp32;
     case Storage::fp64:
       return Storage::fp64;
@@ -41,6 +46,10 @@ std::string_view to_string(Storage storage) {
       return "fp32";
     case Storage::fp64:
       return "fp64";
+    case Storage::bf16:
+      return "bf16";
+    case Storage::fp16:
+      return "fp16";
   }
   refuse(storage);
 }

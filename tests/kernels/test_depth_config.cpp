@@ -84,6 +84,12 @@ TEST_CASE("storage formats know their bytes and their gradients", "[kernels]") {
   CHECK(gradient_storage(Storage::fp32) == Storage::fp32);
   CHECK(gradient_storage(Storage::fp64) == Storage::fp64);
   CHECK(to_string(Storage::fp64) == "fp64");
+  for (const Storage half : {Storage::bf16, Storage::fp16}) {
+    CHECK(bytes_per_element(half) == 2);
+    CHECK(gradient_storage(half) == Storage::fp32);
+  }
+  CHECK(to_string(Storage::bf16) == "bf16");
+  CHECK(to_string(Storage::fp16) == "fp16");
 }
 
 TEST_CASE("a chunk reads the blocks closed before it and closes those that end in it", "[kernels]") {

@@ -14,8 +14,9 @@
 
 namespace plumb {
 
-/// Format of stored values. fp64 means storage, arithmetic and gradients all in double, to check a pipeline to 1e-12.
-enum class Storage { fp32, fp64 };
+/// Format of stored values. fp64 means storage, arithmetic and gradients all in double, to check a pipeline to 1e-12;
+/// with bf16 and fp16 only values are short: arithmetic, statistics and gradients are fp32.
+enum class Storage { fp32, fp64, bf16, fp16 };
 
 /// Bytes of one stored element. Throws std::invalid_argument for a value outside the enumeration.
 std::size_t bytes_per_element(Storage storage);
@@ -23,7 +24,7 @@ std::size_t bytes_per_element(Storage storage);
 /// Format of gradients, statistics and depth parameters that belong to values stored as `storage`.
 Storage gradient_storage(Storage storage);
 
-/// "fp32", "fp64". Throws std::invalid_argument for a value outside the enumeration.
+/// "fp32", "fp64", "bf16", "fp16". Throws std::invalid_argument for a value outside the enumeration.
 std::string_view to_string(Storage storage);
 
 /// A writable [tokens, width] tensor of format `storage`, contiguous and row-major.
@@ -51,7 +52,7 @@ struct ConstView {
   std::int64_t num_elements() const { return tokens * width; }
 };
 
-/// The elements as T (float for fp32, double for fp64). REQUIRES: T is the C++ type of `view.storage`.
+/// The elements as T (float, double, or Bf16 and Fp16 of number_formats.hpp). REQUIRES: T is the C++ type of `view.storage`.
 template <class T>
 const T* elements(const ConstView& view) {
   return static_cast<const T*>(view.data);
