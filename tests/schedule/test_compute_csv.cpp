@@ -111,8 +111,8 @@ TEST_CASE("a cell that a lenient reader would guess at is refused with row and c
 
 TEST_CASE("a file that is not a plain CSV is refused", "[schedule]") {
   CHECK_THAT(refusal(""), Contains("empty"));
-  CHECK_THAT(refusal("\n"), Contains("no action at all"));
-  CHECK_THAT(refusal(",,,\r\n,,\r\n"), Contains("no action at all"));
+  CHECK_THAT(refusal("\n"), Contains("no computation at all"));
+  CHECK_THAT(refusal(",,,\r\n,,\r\n"), Contains("no computation at all"));
   CHECK_THAT(refusal("\xef\xbb\xbf"
                      "0F0,0B0\n"),
              Contains("byte order mark"));
@@ -151,7 +151,7 @@ TEST_CASE("a file must fit the layout that is asked for", "[schedule]") {
 }
 
 TEST_CASE("a huge file is refused or read without growing", "[schedule]") {
-  CHECK_THAT(refusal(std::string(std::size_t{16} << 20, ',')), Contains("no action at all"));
+  CHECK_THAT(refusal(std::string(std::size_t{16} << 20, ',')), Contains("no computation at all"));
   CHECK_THAT(refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
   CHECK_THAT(refusal(std::string(std::size_t{1} << 20, '7')), Contains("is above 65535"));
   CHECK_THAT(refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));

@@ -12,6 +12,7 @@
 #include <string>
 #include <string_view>
 
+#include "plumb/schedule/csv_dialect.hpp"
 #include "plumb/schedule/ids.hpp"
 
 namespace plumb {
@@ -38,6 +39,6 @@ std::string to_string(const Action& action);
 
 // Strict: the whole token must match, digits are ASCII without leading zeros, a microbatch is required. Throws
 // InputError with the token and what was expected. Communication tokens (SEND_F and the like) are refused by name.
-Action parse_action(std::string_view token);
+Action parse_action(std::string_view token, CsvDialect dialect = CsvDialect::current);
 
 }  // namespace plumb
