@@ -125,6 +125,14 @@ const ChunkRange& BlockMachine::chunk() const { return state_->context.range; }
 const ChunkDepth& BlockMachine::depth() const { return state_->context.plan.depth; }
 std::size_t BlockMachine::num_tapes() const { return state_->tapes.size(); }
 
+std::size_t BlockMachine::deferred_bytes() const {
+  std::size_t sum = 0;
+  for (const Sublayer* sublayer : state_->context.sublayers) {
+    sum += sublayer->deferred_bytes();
+  }
+  return sum;
+}
+
 void BlockMachine::forward(TapeId tape, const MachineForward& args) {
   State& state = *state_;
   const OperandCheck check(state.context, "forward");

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "compute_runner.hpp"
 
+#include <algorithm>
+
 #include <fmt/format.h>
 
 #include "plumb/schedule/error.hpp"
@@ -19,6 +21,22 @@ ComputeRunner::ComputeRunner(const RankPlan& plan, StepMemory& memory, const Sta
   closed_.reserve(plan.most_operands);
   grad_closed_.reserve(plan.most_operands);
   grad_sources_.reserve(plan.most_operands);
+  deferred_bytes_.resize(stages.size(), 0);
+}
+
+void ComputeRunner::reset() {
+  std::fill(deferred_bytes_.begin(), deferred_bytes_.end(), 0);
+  total_deferred_bytes_ = 0;
+  peak_deferred_bytes_ = 0;
+}
+
+// Only the halves of a split backward change what a stage keeps between them.
+void ComputeRunner::note_deferred(const Compute& compute) {
+  std::size_t& known = deferred_bytes_[compute.chunk.index()];
+  total_deferred_bytes_ -= known;
+  known = stages_[compute.chunk.index()]->deferred_bytes();
+  total_deferred_bytes_ += known;
+  peak_deferred_bytes_ = std::max(peak_deferred_bytes_, total_deferred_bytes_);
 }
 
 void ComputeRunner::run(std::size_t index) {
@@ -29,6 +47,7 @@ void ComputeRunner::run(std::size_t index) {
   } else {
     backward(compute, index);
   }
+  if (compute.op == Op::backward_input || compute.op == Op::backward_weight) note_deferred(compute);
   if (observer_ != nullptr) observer_->compute_finished(plan_.rank, compute);
   memory_.compute_finished(index);
 }

@@ -21,9 +21,16 @@ class ComputeRunner {
   // All that the step waits for has happened. Throws what the Stage throws, SlotError, ContributionError.
   void run(std::size_t compute);
 
+  // Before a step.
+  void reset();
+
+  // The most that all stages together kept between I and W since reset().
+  std::size_t peak_deferred_bytes() const { return peak_deferred_bytes_; }
+
  private:
   void forward(const Compute& compute, std::size_t index);
   void backward(const Compute& compute, std::size_t index);
+  void note_deferred(const Compute& compute);
 
   const RankPlan& plan_;
   StepMemory& memory_;
@@ -34,6 +41,9 @@ class ComputeRunner {
   std::vector<BlockOutput> closed_;
   std::vector<BlockSum> grad_closed_;
   std::vector<BlockSum> grad_sources_;
+  std::vector<std::size_t> deferred_bytes_;  // [chunk], as its stage said last
+  std::size_t total_deferred_bytes_ = 0;
+  std::size_t peak_deferred_bytes_ = 0;
 };
 
 }  // namespace plumb

@@ -156,6 +156,7 @@ void Executor::State::compute_all(Prepared& prepared) {
 
 void Executor::State::run_step(Prepared& prepared) {
   prepared.memory.reset();
+  prepared.runner.reset();
   prepared.comm->reset();
   if (!prepared.port) {
     compute_all(prepared);
@@ -205,6 +206,7 @@ StepResult Executor::run(ProgramHandle handle) {
   StepResult result;
   result.step = state.num_steps++;
   result.num_contributions = prepared.memory.counts().total();
+  result.peak_deferred_bytes = prepared.runner.peak_deferred_bytes();
   if (prepared.port) {
     result.sent = prepared.port->sent();
     result.received = prepared.port->received();

@@ -116,6 +116,7 @@ void Interpreter::State::run_step(InterpretedProgram& program) {
   program.exchange.reset();
   for (const auto& rank : program.ranks) {
     rank->memory.reset();
+    rank->runner.reset();
     rank->comm.reset();
     rank->num_computed = 0;
   }
@@ -160,6 +161,7 @@ std::vector<StepResult> Interpreter::run(ProgramHandle handle) {
     result.sent = program.exchange.sent(rank->plan.rank);
     result.received = program.exchange.received(rank->plan.rank);
     result.num_contributions = rank->memory.counts().total();
+    result.peak_deferred_bytes = rank->runner.peak_deferred_bytes();
   }
   ++state_->num_steps;
   return results;

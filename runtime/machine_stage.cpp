@@ -133,7 +133,11 @@ void MachineStage::State::backward_input(const StageBackward& args, bool split) 
   MachineBackward machine_args;
   if (options.exit != nullptr) {
     const View gradient = grad_head.get(tokens, width, gradient_storage(storage));
-    options.exit->backward(args.microbatch, gradient);
+    if (split) {
+      options.exit->backward_input(args.microbatch, gradient);
+    } else {
+      options.exit->backward(args.microbatch, gradient);
+    }
     if (has_aggregate) {
       machine_args.grad_head = gradient.data;
     } else {
@@ -181,6 +185,11 @@ void MachineStage::State::spread_to_sources(const StageBackward& args) {
 void MachineStage::backward_weight(Microbatch microbatch) {
   state_->machine.backward_weight(State::tape(microbatch));
   if (state_->options.exit != nullptr) state_->options.exit->backward_weight(microbatch);
+}
+
+std::size_t MachineStage::deferred_bytes() const {
+  const ModelExit* const exit = state_->options.exit;
+  return state_->machine.deferred_bytes() + (exit != nullptr ? exit->deferred_bytes() : 0);
 }
 
 void MachineStage::abandon() noexcept {

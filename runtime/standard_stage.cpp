@@ -72,7 +72,9 @@ void StandardStage::State::backward(const StageBackward& args, bool split) {
     run(args.microbatch, Keep::for_backward);
   }
   const View sum = gradient(g);
-  if (options.exit != nullptr) {
+  if (options.exit != nullptr && split) {
+    options.exit->backward_input(args.microbatch, sum);
+  } else if (options.exit != nullptr) {
     options.exit->backward(args.microbatch, sum);
   } else {
     copy_tensor(sum, args.grad_partial_out);
@@ -101,6 +103,13 @@ void StandardStage::backward_weight(Microbatch microbatch) {
     (*own)->backward_weight(State::tape(microbatch));
   }
   if (state_->options.exit != nullptr) state_->options.exit->backward_weight(microbatch);
+}
+
+std::size_t StandardStage::deferred_bytes() const {
+  std::size_t sum = state_->options.exit != nullptr ? state_->options.exit->deferred_bytes() : 0;
+  for (const Sublayer* sublayer : state_->sublayers)
+    sum += sublayer->deferred_bytes();
+  return sum;
 }
 
 void StandardStage::abandon() noexcept {

@@ -93,6 +93,15 @@ class TestSublayer final : public Sublayer {
 
   void drop(TapeId tape) override { states_.erase(tape); }
 
+  /// h and df, and nothing else, from backward_input on.
+  std::size_t deferred_bytes() const override {
+    std::size_t sum = 0;
+    for (const auto& [tape, state] : states_) {
+      sum += state.df.empty() ? 0 : (state.h.size() + state.df.size()) * sizeof(T);
+    }
+    return sum;
+  }
+
   std::size_t num_kept() const { return states_.size(); }
 
   /// f for a whole [tokens, width] input.

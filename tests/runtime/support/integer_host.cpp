@@ -44,6 +44,8 @@ class IntegerHost::ChunkStage final : public Stage {
         grads_(blocks_),
         x_(static_cast<std::size_t>(range_.size()) + 1, Tensor(size_)),
         scratch_(size_),
+        stash_(static_cast<std::size_t>(microbatches * range_.size()), Stashed{Tensor(size_), Tensor(size_)}),
+        awaits_weight_(static_cast<std::size_t>(microbatches), false),
         weights(static_cast<std::size_t>(range_.size()), Tensor(width_)),
         embedding(width_),
         losses(static_cast<std::size_t>(microbatches)) {}
@@ -72,6 +74,8 @@ class IntegerHost::ChunkStage final : public Stage {
   }
 
   void backward_input(const StageBackward& args) override {
+    if (awaits_weight_[args.microbatch.index()]) throw std::logic_error("a second I before the W");
+    awaits_weight_[args.microbatch.index()] = true;
     if (model_.standard()) {
       backward_standard(args);
       return;
@@ -87,7 +91,7 @@ class IntegerHost::ChunkStage final : public Stage {
     }
     if (args.grad_partial_out.data != nullptr) load(grad(open_block()), args.grad_partial_out);
     if (last_chunk_) add_loss_gradient(args.microbatch);
-    run_backward(args.partial_in);
+    run_backward(args.microbatch, args.partial_in);
     if (first_chunk_) embed_backward(args.microbatch, grad(0));
     for (const BlockSum& sum : args.grad_sources) {
       load_or_zero(scratch_, sum);
@@ -99,11 +103,35 @@ class IntegerHost::ChunkStage final : public Stage {
       store(args.grad_partial_in, grad(range_.begin / model_.block_sublayers() + 1));
   }
 
-  // Weight gradients were already added: they need the blocks, which are gone by now.
-  void backward_weight(Microbatch) override {}
-  void abandon() noexcept override { ++num_abandoned; }
+  // The blocks are gone by now: everything comes from the stash.
+  void backward_weight(Microbatch m) override {
+    if (!awaits_weight_[m.index()]) throw std::logic_error("a W without its I");
+    awaits_weight_[m.index()] = false;
+    for (std::size_t k = 0; k < weights.size(); ++k) {
+      const Stashed& own = stashed(m, k);
+      for (std::size_t i = 0; i < size_; ++i) {
+        const std::size_t j = i % width_;
+        weights[k][j] += own.df[i] * own.x[i - j + (j + 1) % width_];
+      }
+    }
+  }
+  std::size_t deferred_bytes() const override {
+    const auto waiting = std::count(awaits_weight_.begin(), awaits_weight_.end(), true);
+    return static_cast<std::size_t>(waiting) * weights.size() * 2 * size_ * sizeof(double);
+  }
+  void abandon() noexcept override {
+    ++num_abandoned;
+    std::fill(awaits_weight_.begin(), awaits_weight_.end(), false);
+  }
 
  private:
+  // What a sublayer keeps from I to W.
+  struct Stashed {
+    Tensor x;   // its input
+    Tensor df;  // its output's gradient
+  };
+
+  Stashed& stashed(Microbatch m, std::size_t k) { return stash_[m.index() * weights.size() + k]; }
   Tensor& block(int n) { return blocks_[static_cast<std::size_t>(n)]; }
   Tensor& grad(int n) { return grads_[static_cast<std::size_t>(n)]; }
   // The block that is open at the chunk's end; an empty chunk passes on the one it got.
@@ -172,7 +200,7 @@ class IntegerHost::ChunkStage final : public Stage {
     }
   }
 
-  void run_backward(const ConstView& partial_in) {
+  void run_backward(Microbatch m, const ConstView& partial_in) {
     run_forward(partial_in);
     for (int l = range_.end - 1; l >= range_.begin; --l) {
       const int n = l / model_.block_sublayers() + 1;
@@ -182,9 +210,10 @@ class IntegerHost::ChunkStage final : public Stage {
         const std::size_t j = i % width_;
         const std::size_t from = i - j + (j + 1) % width_;
         scratch_[from] += model_.weight(l, static_cast<std::int64_t>(j)) * df[i];
-        const auto row = static_cast<std::size_t>(l - range_.begin);
-        weights[row][j] += df[i] * x_[row][from];
       }
+      const auto row = static_cast<std::size_t>(l - range_.begin);
+      stashed(m, row).x = x_[row];
+      stashed(m, row).df = df;
       for (int k = 0; k < n; ++k) {
         for (std::size_t i = 0; i < size_; ++i)
           grad(k)[i] += model_.alpha(l, k) * scratch_[i];
@@ -232,8 +261,9 @@ class IntegerHost::ChunkStage final : public Stage {
         const std::size_t j = i % width_;
         const std::size_t from = i - j + (j + 1) % width_;
         scratch_[from] += model_.weight(range_.begin + static_cast<int>(k), static_cast<std::int64_t>(j)) * g[i];
-        weights[k][j] += g[i] * x_[k][from];
       }
+      stashed(args.microbatch, k).x = x_[k];
+      stashed(args.microbatch, k).df = g;
       std::swap(g, scratch_);
     }
     if (first_chunk_) {
@@ -254,6 +284,8 @@ class IntegerHost::ChunkStage final : public Stage {
   std::vector<Tensor> grads_;
   std::vector<Tensor> x_;
   Tensor scratch_;
+  std::vector<Stashed> stash_;       // [microbatch][sublayer in chunk]
+  std::vector<bool> awaits_weight_;  // [microbatch]
 
  public:
   std::vector<Tensor> weights;

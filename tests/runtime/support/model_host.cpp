@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "model_host.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <limits>
@@ -43,7 +44,8 @@ class ModelHost::Entry final : public ModelEntry {
 class ModelHost::Exit final : public ModelExit {
  public:
   explicit Exit(const ModelOptions& options)
-      : slope_(testing::random_rows<double>("slope", options.tokens * options.width)) {}
+      : slope_(testing::random_rows<double>("slope", options.tokens * options.width)),
+        gradient(testing::zeros<double>(options.tokens * options.width)) {}
 
   void forward(Microbatch m, ConstView h, ForwardMode mode) override {
     double loss = 0;
@@ -54,17 +56,34 @@ class ModelHost::Exit final : public ModelExit {
     if (mode == ForwardMode::train) kept[m] = Row(value, value + slope_.size());
   }
   void backward(Microbatch m, View grad_h) override {
-    const Row value = kept.at(m);
-    kept.erase(m);
+    backward_input(m, grad_h);
+    backward_weight(m);
+  }
+  void backward_input(Microbatch m, View grad_h) override {
+    const Row& value = kept.at(m);
     for (std::size_t i = 0; i < slope_.size(); ++i)
       elements<double>(grad_h)[i] = slope_[i] * (1 + value[i]);
+    ++num_deferred_;
   }
-  void abandon() noexcept override { kept.clear(); }
+  void backward_weight(Microbatch m) override {
+    const Row& value = kept.at(m);
+    for (std::size_t i = 0; i < slope_.size(); ++i)
+      gradient[i] += value[i] + value[i] * value[i] / 2;
+    kept.erase(m);
+    --num_deferred_;
+  }
+  std::size_t deferred_bytes() const override { return num_deferred_ * slope_.size() * sizeof(double); }
+  void abandon() noexcept override {
+    kept.clear();
+    num_deferred_ = 0;
+  }
 
  private:
   Row slope_;
+  std::size_t num_deferred_ = 0;  // of the kept, those that only wait for their W
 
  public:
+  Row gradient;
   std::map<Microbatch, double> losses;
   std::map<Microbatch, Row> kept;
 };
@@ -138,6 +157,7 @@ std::map<std::string, Row> ModelHost::gradients() const {
 std::map<std::string, Row> ModelHost::gradients(ChunkId chunk) const {
   std::map<std::string, Row> own;
   if (chunk.value == 0) own["embedding"] = entry_->gradient;
+  if (chunk.value + 1 == depth_.num_chunks()) own["slope"] = exit_->gradient;
   const SublayerRange range = depth_.sublayers_of(chunk);
   for (int l = range.begin; l < range.end; ++l) {
     own["weight." + std::to_string(l)] = sublayers_[static_cast<std::size_t>(l)]->gradient;
@@ -153,8 +173,8 @@ std::map<std::string, Row> ModelHost::gradients(ChunkId chunk) const {
 const std::map<Microbatch, double>& ModelHost::losses() const { return exit_->losses; }
 
 void ModelHost::clear() {
-  for (double& value : entry_->gradient)
-    value = 0;
+  for (Row* const own : {&entry_->gradient, &exit_->gradient})
+    std::fill(own->begin(), own->end(), 0.0);
   for (const auto& sublayer : sublayers_) {
     for (double& value : sublayer->gradient)
       value = 0;

@@ -39,7 +39,7 @@ class ModelHost {
   StageTable stages() const;
   SlotShape shape() const { return {options_.tokens, options_.width, Storage::fp64}; }
 
-  // By name: depth parameters, "weight.<sublayer>", "embedding". Sums since the last clear.
+  // By name: depth parameters, "weight.<sublayer>", "embedding", "slope" (the loss's). Sums since the last clear.
   std::map<std::string, Row> gradients() const;
   // Those of one chunk only.
   std::map<std::string, Row> gradients(ChunkId chunk) const;

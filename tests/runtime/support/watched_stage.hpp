@@ -15,6 +15,8 @@ struct Spectator {
   std::function<void(ChunkId, const StageForward&)> before_forward = [](ChunkId, const StageForward&) {};
   std::function<void(ChunkId, const StageForward&)> after_forward = [](ChunkId, const StageForward&) {};
   std::function<void(ChunkId, const StageBackward&)> before_backward = [](ChunkId, const StageBackward&) {};
+  // Whether the stage hears of this W at all.
+  std::function<bool(ChunkId, Microbatch)> lets_weight = [](ChunkId, Microbatch) { return true; };
 };
 
 class WatchedStage final : public Stage {
@@ -34,7 +36,10 @@ class WatchedStage final : public Stage {
     spectator_.before_backward(chunk_, args);
     inner_.backward_input(args);
   }
-  void backward_weight(Microbatch microbatch) override { inner_.backward_weight(microbatch); }
+  void backward_weight(Microbatch microbatch) override {
+    if (spectator_.lets_weight(chunk_, microbatch)) inner_.backward_weight(microbatch);
+  }
+  std::size_t deferred_bytes() const override { return inner_.deferred_bytes(); }
 
  private:
   ChunkId chunk_;

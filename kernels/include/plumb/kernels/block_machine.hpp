@@ -129,6 +129,9 @@ class BlockMachine {
   /// Tapes in flight, for assertions at the end of a step.
   std::size_t num_tapes() const;
 
+  /// What the sublayers keep now for backward_weight. The machine itself keeps nothing for it.
+  std::size_t deferred_bytes() const;
+
  private:
   struct State;
   std::unique_ptr<State> state_;

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <compare>
+#include <cstddef>
 #include <cstdint>
 
 #include "plumb/kernels/storage.hpp"
@@ -39,12 +40,17 @@ class Sublayer {
   /// Consumes the state kept under `tape`. A frozen sublayer still returns dh.
   virtual void backward(TapeId tape, ConstView df, View dh) = 0;
 
-  /// First half of a split backward (zero-bubble schedules): dh only. It may read nothing but its own state later on;
-  /// whatever backward_weight needs, df included, the host copies here. Default: the whole backward.
+  /// First half of a split backward (zero-bubble schedules): dh, and whatever weight gradients are too small to wait.
+  /// The state of the forward ends here but for what backward_weight needs; df is copied if it is part of that.
+  /// Worth postponing are the weight gradients of matrix products: each needs its input and its output's gradient, and
+  /// nothing else. Default: the whole backward.
   virtual void backward_input(TapeId tape, ConstView df, View dh) { backward(tape, df, dh); }
 
-  /// Second half: adds to the weight gradients and consumes the state. Default: nothing is left to do.
+  /// Second half: adds the rest to the weight gradients and consumes the state. Default: nothing is left to do.
   virtual void backward_weight(TapeId tape) { static_cast<void>(tape); }
+
+  /// Bytes kept now between backward_input and backward_weight, over all tapes. Default: none.
+  virtual std::size_t deferred_bytes() const { return 0; }
 
   /// Forgets the state kept under `tape`, if any, because its backward will never run. Never throws on an unknown tape.
   virtual void drop(TapeId tape) = 0;

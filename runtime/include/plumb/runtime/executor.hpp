@@ -55,6 +55,8 @@ struct StepResult {
   Traffic sent;
   Traffic received;
   std::int64_t num_contributions = 0;  // gradient contributions counted on this rank
+  // The most that the rank's stages kept at once between I and W (Stage::deferred_bytes), on top of the slots.
+  std::size_t peak_deferred_bytes = 0;
   std::chrono::nanoseconds wall{0};
 };
 

@@ -36,6 +36,7 @@ class MachineStage final : public Stage {
   void backward(const StageBackward& args) override;
   void backward_input(const StageBackward& args) override;
   void backward_weight(Microbatch microbatch) override;
+  std::size_t deferred_bytes() const override;
   void abandon() noexcept override;
 
   // Forwards whose backward is still to come.

@@ -7,6 +7,8 @@
 // (the first, the last) and is called like its Stage: one call at a time. It is NOT a sublayer: it counts in no depth.
 #pragma once
 
+#include <cstddef>
+
 #include "plumb/kernels/storage.hpp"
 #include "plumb/runtime/stage.hpp"
 #include "plumb/schedule/ids.hpp"
@@ -29,10 +31,14 @@ class ModelExit {
   // h [tokens, width]: the head's input. Under train a backward of the same microbatch follows, later and not always
   // next.
   virtual void forward(Microbatch microbatch, ConstView h, ForwardMode mode) = 0;
-  // Writes every element of the loss's gradient with respect to h.
+  // The whole backward: writes every element of the loss's gradient with respect to h, adds to the gradients of the
+  // exit's own weights.
   virtual void backward(Microbatch microbatch, View grad_h) = 0;
-  // Under a split backward, the second half. Default: backward left nothing to do.
+  // The same in two halves: grad_h first, the rest later from what was kept. Default: the first half is the whole.
+  virtual void backward_input(Microbatch microbatch, View grad_h) { backward(microbatch, grad_h); }
   virtual void backward_weight(Microbatch microbatch) { static_cast<void>(microbatch); }
+  // Bytes kept now between the halves.
+  virtual std::size_t deferred_bytes() const { return 0; }
   // The step failed: no backward will come.
   virtual void abandon() noexcept {}
 };

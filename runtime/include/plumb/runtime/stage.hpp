@@ -11,6 +11,7 @@
 // time, always from the thread that runs the executor, stages of one rank in program order.
 #pragma once
 
+#include <cstddef>
 #include <span>
 
 #include "plumb/kernels/storage.hpp"
@@ -78,11 +79,16 @@ class Stage {
   // The whole backward of a forward with ForwardMode::train. Adds to the gradients of the chunk's own weights.
   virtual void backward(const StageBackward& args) = 0;
 
-  // First half of a split backward (zero-bubble schedules): everything that reads or writes a slot.
+  // First half of a split backward (zero-bubble schedules): everything that reads or writes a slot. The gradients leave
+  // for other ranks when it returns; nothing waits for the second half but the end of the step.
   virtual void backward_input(const StageBackward& args) { backward(args); }
 
-  // Second half: weight gradients.
+  // Second half, any time later in the step: weight gradients, from what the Stage kept.
   virtual void backward_weight(Microbatch microbatch) { static_cast<void>(microbatch); }
+
+  // Bytes kept now between the halves, over all microbatches. They are the host's own, no slots: a schedule that lets
+  // weight gradients wait needs this memory on top of the program's slots.
+  virtual std::size_t deferred_bytes() const { return 0; }
 
   // The step failed: forget every microbatch in flight. Their backward will not come.
   virtual void abandon() noexcept {}

@@ -34,6 +34,7 @@ class StandardStage final : public Stage {
   void backward(const StageBackward& args) override;
   void backward_input(const StageBackward& args) override;
   void backward_weight(Microbatch microbatch) override;
+  std::size_t deferred_bytes() const override;
   void abandon() noexcept override;
 
  private:
