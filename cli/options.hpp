@@ -30,7 +30,8 @@ struct Options {
   // Order and routing.
   std::optional<std::string> schedule;
   std::optional<int> group;
-  std::optional<std::string> cache;  // [cached]
+  std::optional<std::string> group_rule;  // [megatron]
+  std::optional<std::string> cache;       // [cached]
   int post_ahead = 1;
 
   // Sizes.

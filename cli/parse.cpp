@@ -6,6 +6,7 @@
 #include "decimal.hpp"
 #include "exit.hpp"
 #include "options.hpp"
+#include "plumb/schedule/named.hpp"
 
 namespace plumb::cli {
 
@@ -15,7 +16,15 @@ void add_layout(CLI::App& app, Options& o) {
   app.add_option("--pp", o.pp, "pipeline ranks P [1]");
   app.add_option("--vp", o.vp, "virtual stages per rank V [1]");
   app.add_option("--microbatches", o.microbatches, "microbatches per step M [2*P]");
-  app.add_option("--placement", o.placement, "loop or vee [loop]");
+  app.add_option("--placement", o.placement, "loop or vee [the schedule's own, else loop]");
+}
+
+void add_schedule(CLI::App& app, Options& o) {
+  std::string names;
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(kind));
+  }
+  app.add_option("--schedule", o.schedule, names + " [1f1b if V=1, else interleaved]");
 }
 
 void add_depth(CLI::App& app, Options& o) {
@@ -24,8 +33,10 @@ void add_depth(CLI::App& app, Options& o) {
   app.add_option("--block", o.block, "sublayers per block S [ceil(L/8)]");
   app.add_option("--layers", o.layers, "depth in decoder layers (2 sublayers each)");
   app.add_option("--block-layers", o.block_layers, "decoder layers per block [the model's, else ceil(layers/8)]");
-  app.add_option("--cuts", o.cuts,
-                 "even, or the sublayer counts at which chunks end: a,b,... (the last may be left out) [even]");
+  app.add_option(
+      "--cuts", o.cuts,
+      "even, auto (no chunk heavier, the least traffic), or the sublayer counts at which chunks end: a,b,... "
+      "(the last may be left out) [even]");
   app.add_option("--residual", o.residual, "standard, attnres-block or attnres-full [attnres-block]");
 }
 
@@ -37,8 +48,10 @@ void add_sizes(CLI::App& app, Options& o) {
 }
 
 void add_order(CLI::App& app, Options& o) {
-  app.add_option("--schedule", o.schedule, "1f1b or interleaved [1f1b if V=1, else interleaved]");
-  app.add_option("--group", o.group, "microbatches per group of interleaved [P]");
+  add_schedule(app, o);
+  app.add_option("--group", o.group, "microbatches per group of interleaved and zb-h1 [P]");
+  app.add_option("--group-rule", o.group_rule,
+                 "groups of N with a shorter last one (megatron), or equal (torch) [megatron]");
   app.add_option("--cache", o.cache, "routing policy: naive, relay, cached or direct [cached]");
   app.add_option("--post-ahead", o.post_ahead, "computations by which receives are posted early [1]");
 }
@@ -48,6 +61,7 @@ void add_json(CLI::App& app, Options& o) { app.add_flag("--json", o.json, "one J
 CLI::App* add_volume(CLI::App& app, Options& o) {
   CLI::App* sub = app.add_subcommand("volume", "how many tensors cross the ranks under each routing policy");
   add_layout(*sub, o);
+  add_schedule(*sub, o);  // says the placement
   add_depth(*sub, o);
   add_sizes(*sub, o);
   add_json(*sub, o);

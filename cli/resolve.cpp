@@ -7,8 +7,9 @@
 
 #include <fmt/format.h>
 
+#include "plumb/cache/cuts.hpp"
 #include "plumb/schedule/error.hpp"
-#include "plumb/schedule/generators.hpp"
+#include "plumb/schedule/named.hpp"
 #include "plumb/simulator/model_config.hpp"
 
 namespace plumb::cli {
@@ -111,8 +112,8 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
     int value = 0;
     const auto [end, error] = std::from_chars(item.data(), item.data() + item.size(), value);
     if (error != std::errc() || end != item.data() + item.size()) {
-      throw InputError(fmt::format("--cuts '{}': '{}' is not a sublayer count; legal are even, or {} counts a,b,...",
-                                   text, item, chunks));
+      throw InputError(fmt::format(
+          "--cuts '{}': '{}' is not a sublayer count; legal are even, auto, or {} counts a,b,...", text, item, chunks));
     }
     cuts.push_back(value);
     if (item.size() == rest.size()) {
@@ -133,7 +134,8 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
 }  // namespace
 
 Layout resolve_layout(const Options& options) {
-  const Placement placement = options.placement ? parse_placement(*options.placement) : Placement::loop;
+  const ScheduleKind kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(options.vp);
+  const Placement placement = options.placement ? parse_placement(*options.placement) : placement_of(kind);
   // A count per microbatch does not depend on how many there are.
   const int automatic = options.subcommand == "volume" ? 1 : 2 * std::clamp(options.pp, 1, 1 << 20);
   const int microbatches = options.microbatches.value_or(automatic);
@@ -144,30 +146,43 @@ Depth resolve_depth(const Options& options, const Layout& layout) {
   const Residual residual = resolve_residual(options);
   const Sublayers sublayers = resolve_sublayers(options, residual);
   const int chunks = layout.num_chunks();
-  if (options.cuts == "auto") {
-    throw InputError("--cuts 'auto' is unknown, legal are even, or sublayer counts a,b,...");
-  }
-  std::vector<int> cuts = options.cuts == "even" ? DepthMap::even_cuts(sublayers.count, sublayers.units, chunks)
-                                                 : parse_cuts(options.cuts, sublayers.count, chunks);
   const int block = residual == Residual::attnres_full ? 1 : sublayers.block;
+  std::vector<int> cuts;
+  if (options.cuts == "even") {
+    cuts = DepthMap::even_cuts(sublayers.count, sublayers.units, chunks);
+  } else if (options.cuts == "auto") {
+    cuts = least_traffic_cuts(layout, {.sublayers = sublayers.count,
+                                       .units = sublayers.units,
+                                       .block = block,
+                                       .residual = residual,
+                                       .policy = parse_policy(options.cache.value_or("cached"))});
+  } else {
+    cuts = parse_cuts(options.cuts, sublayers.count, chunks);
+  }
   const int hidden = options.hidden ? in_range("--hidden", *options.hidden, 1, 1 << 20) : sublayers.hidden;
   return {.map = DepthMap(sublayers.count, block, std::move(cuts), residual),
           .description = sublayers.description,
           .hidden = hidden};
 }
 
+ScheduleRequest resolve_request(const Options& options, int vp) {
+  ScheduleRequest request{.kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(vp)};
+  if ((options.group || options.group_rule) && !takes_group(request.kind)) {
+    throw InputError(fmt::format("--group{} goes with --schedule interleaved and zb-h1 only, not with {}",
+                                 options.group ? "" : "-rule", to_string(request.kind)));
+  }
+  if (options.group_rule) {
+    request.group_rule = parse_group_rule(*options.group_rule);
+  }
+  if (options.group && request.group_rule == GroupRule::torch) {
+    throw InputError("--group does not go with --group-rule torch, whose max(1, M / P) equal groups follow from M");
+  }
+  request.group = options.group;
+  return request;
+}
+
 Schedule resolve_schedule(const Options& options, const Layout& layout) {
-  const std::string name = options.schedule.value_or(layout.vp() == 1 ? "1f1b" : "interleaved");
-  if (name != "1f1b" && name != "interleaved") {
-    throw InputError(fmt::format("--schedule '{}' is unknown, legal are 1f1b and interleaved", name));
-  }
-  if (name == "1f1b" && options.group) {
-    throw InputError("--group goes with --schedule interleaved only");
-  }
-  if (name == "1f1b") {
-    return one_f_one_b(layout);
-  }
-  return interleaved(layout, options.group.value_or(default_group(layout)));
+  return make_schedule(resolve_request(options, layout.vp()), layout);
 }
 
 Policy resolve_policy(const Options& options, const DepthMap& depth) {

@@ -7,6 +7,7 @@
 #include "options.hpp"
 #include "plumb/cache/policy.hpp"
 #include "plumb/schedule/depth_map.hpp"
+#include "plumb/schedule/named.hpp"
 #include "plumb/schedule/schedule.hpp"
 #include "plumb/simulator/cost_model.hpp"
 
@@ -21,6 +22,9 @@ struct Depth {
 };
 
 Depth resolve_depth(const Options& options, const Layout& layout);
+
+// What --schedule, --group and --group-rule ask for on V virtual stages.
+ScheduleRequest resolve_request(const Options& options, int vp);
 
 Schedule resolve_schedule(const Options& options, const Layout& layout);
 
