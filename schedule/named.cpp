@@ -7,6 +7,7 @@
 
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
+#include "plumb/schedule/invariant.hpp"
 
 namespace plumb {
 namespace {
@@ -62,17 +63,52 @@ GroupRule parse_group_rule(std::string_view text) {
 
 bool takes_group(ScheduleKind kind) { return kind == ScheduleKind::interleaved || kind == ScheduleKind::zb_h1; }
 
+namespace {
+
+// A group is only for those that deal microbatches in groups: one that would be ignored is refused.
+void require_known_group(const ScheduleRequest& request) {
+  if (!takes_group(request.kind)) {
+    if (!request.group && request.group_rule == GroupRule::megatron) return;
+    throw InputError(fmt::format("schedule '{}' takes no group and no group rule, only {} and {} do",
+                                 to_string(request.kind), to_string(ScheduleKind::interleaved),
+                                 to_string(ScheduleKind::zb_h1)));
+  }
+  if (request.group && request.group_rule == GroupRule::torch) {
+    throw InputError(
+        fmt::format("group {} cannot be chosen with torch's rule, which makes max(1, M / P) equal groups; "
+                    "leave it out or use rule megatron",
+                    *request.group));
+  }
+}
+
+}  // namespace
+
 Schedule make_schedule(const ScheduleRequest& request, const Layout& layout) {
+  require_known_group(request);
+  const bool by_torch = request.group_rule == GroupRule::torch;
+  const int group = request.group.value_or(default_group(layout));
+  const bool forward_only = request.forward_only;
   switch (request.kind) {
     case ScheduleKind::one_f_one_b:
-      return one_f_one_b(layout, request.forward_only);
+      return one_f_one_b(layout, forward_only);
     case ScheduleKind::interleaved:
-      return interleaved(layout, request.group.value_or(default_group(layout)), request.forward_only);
+      return by_torch ? interleaved_torch(layout, forward_only) : interleaved(layout, group, forward_only);
+    case ScheduleKind::gpipe:
+      return gpipe(layout, forward_only);
     case ScheduleKind::looped_bfs:
-      return breadth_first(layout, request.forward_only);
-    default:
-      throw InputError(fmt::format("schedule '{}' has no generator", to_string(request.kind)));
+      return breadth_first(layout, forward_only);
+    case ScheduleKind::zb_h1:
+      return zb_h1(layout, by_torch ? torch_group(layout) : group, forward_only);
+    case ScheduleKind::zb_v:
+      return zb_v(layout, forward_only);
+    case ScheduleKind::dualpipe_v:
+      return dualpipe_v(layout, forward_only);
+    case ScheduleKind::v_half:
+      return v_half(layout, forward_only);
+    case ScheduleKind::v_min:
+      return v_min(layout, forward_only);
   }
+  broken_invariant(fmt::format("there is no schedule kind {}", static_cast<int>(request.kind)));
 }
 
 }  // namespace plumb

@@ -3,12 +3,18 @@
 // generators.hpp: pure functions that make schedules, linear in the number of actions.
 //
 // Orders and rules follow what Megatron-LM and torch run; docs/schedules.md gives the formulas of bubble and memory.
-// forward_only drops every backward (evaluation). All throw InputError with the rule and the nearest legal values.
+// F, B, I, W are the times of one chunk's forward, full backward, input-only and weight-only backward. An activation
+// lives from F to B, or to W where the backward is split. forward_only drops every backward (evaluation) and keeps the
+// order of the forwards. All throw InputError with the rule and the nearest legal values.
 #pragma once
 
 #include "plumb/schedule/schedule.hpp"
 
 namespace plumb {
+
+// GPipe, V = 1: all forwards, then all backwards from the first microbatch on. Any M >= 1. Bubble per rank (P-1)(F+B);
+// M activations on every rank.
+Schedule gpipe(const Layout& layout, bool forward_only = false);
 
 // 1F1B, V = 1: rank r runs min(P-r-1, M) warm-up forwards, then pairs (F, B), then the remaining B. Any M >= 1.
 // Bubble per rank (P-1)(F+B); at most min(M, P-r) activations are alive on rank r.
@@ -21,12 +27,39 @@ Schedule one_f_one_b(const Layout& layout, bool forward_only = false);
 // chunk units (more when M < P); at most min(M*V, (V-1)*group + 2(P-1-r) + 1) activations on rank r.
 Schedule interleaved(const Layout& layout, int group, bool forward_only = false);
 
+// The same with torch's rule: torch_group(layout) microbatches in every group, and for V = 1 the long warm-up
+// 2(P-r-1) too, so that it is not plain 1F1B (same bubble, 2(P-1-r) + 1 activations).
+Schedule interleaved_torch(const Layout& layout, bool forward_only = false);
+
 // All forwards chunk by chunk, then all backwards from the deepest chunk and the last microbatch up (looped
-// breadth-first; V = 1 is GPipe). Any V, any M, either placement. Bubble per rank (P-1)(F+B) on placement loop if
-// M >= P; M*V activations on every rank.
+// breadth-first). Any V, any M, either placement. Bubble per rank (P-1)(F+B) on placement loop if M >= P; M*V
+// activations on every rank.
 Schedule breadth_first(const Layout& layout, bool forward_only = false);
+
+// Zero bubble with the memory of 1F1B (ZB-H1, for V = 1 also ZB1P): the interleaved order with a split backward and
+// warm-up min((V-1)*group + P-r-1, M*V); from the (r+1)-th backward on each I is followed by the oldest pending W.
+// Groups as in interleaved(); with torch_group(layout) the order is torch's. Placement loop only (unless V = 1 or
+// P = 1). Bubble (P-1)(F+I-W) if M >= P; at most min(M*V, (V-1)*group + P) activations on every rank.
+Schedule zb_h1(const Layout& layout, int group, bool forward_only = false);
+
+// Zero bubble V, V = 2 on placement vee, any M >= 1. Bubble (P-1)F if F = I = W; at most 2P activations on every rank.
+Schedule zb_v(const Layout& layout, bool forward_only = false);
+
+// DualPipeV, V = 2 on placement vee, M >= 2P: forwards of one chunk overlap with backwards of the other (pairs), the
+// backward is split in warm-up and cool-down. Bubble (P-1)(F&B + B - 3W) if F = I = W, F&B being the time of a pair;
+// 2P + 1 activations on every rank.
+Schedule dualpipe_v(const Layout& layout, bool forward_only = false);
+
+// Zero bubble at half and at a third of 1F1B's memory, V = 2 on placement vee, any M >= 1: at most P + 2 and
+// floor(2P/3) + 2 activations on any rank, where 1F1B with the same chunks keeps 2P.
+Schedule v_half(const Layout& layout, bool forward_only = false);
+Schedule v_min(const Layout& layout, bool forward_only = false);
 
 // The group used when the user names none: P, or M when M < P.
 int default_group(const Layout& layout);
+
+// The group of torch's rule: max(1, M / P) groups of equal size. Throws InputError unless M is a multiple of their
+// number.
+int torch_group(const Layout& layout);
 
 }  // namespace plumb
