@@ -10,6 +10,7 @@
 
 #include "machine.hpp"
 #include "runtime_bench.hpp"
+#include "schedule_bench.hpp"
 
 namespace {
 
@@ -17,8 +18,9 @@ using plumb::bench::Machine;
 using plumb::bench::RuntimeCost;
 
 constexpr const char* usage_text =
-    "usage: plumb bench runtime [--json]\n\n"
+    "usage: plumb bench runtime|schedule [--json]\n\n"
     "  runtime   the executor alone: empty stages, tiny tensors\n"
+    "  schedule  planning, proving and simulating a large step; more with plumb bench schedule --help\n"
     "  --json    one JSON object on standard output\n";
 
 int refuse(const std::string& what) {
@@ -42,6 +44,9 @@ void print_table(const Machine& machine, const RuntimeCost& cost) {
 }
 
 int run(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments.front() == "schedule") {
+    return plumb::bench::run_schedule_bench({arguments.begin() + 1, arguments.end()});
+  }
   std::string what;
   bool json = false;
   for (const std::string& argument : arguments) {
@@ -57,8 +62,8 @@ int run(const std::vector<std::string>& arguments) {
       what = argument;
     }
   }
-  if (what.empty()) return refuse("bench what? runtime");
-  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime", what));
+  if (what.empty()) return refuse("bench what? runtime or schedule");
+  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime or schedule", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);
