@@ -65,7 +65,8 @@ TEST_CASE("depths and cuts that cannot be are refused with what is legal", "[cli
   require_refused("volume --pp 3 --sublayers 8 --cuts 2,", "--cuts");
   require_refused("volume --pp 3 --sublayers 8 --cuts 1,2,3,8", "4 counts");
   require_refused("volume --pp 3 --sublayers 8 --cuts a,b", "'a'");
-  require_refused("volume --sublayers 8 --cuts auto", "even");
+  require_refused("volume --pp 2 --sublayers 8 --cuts automatic", "auto");
+  require_refused("volume --pp 4096 --vp 16 --sublayers 65537 --block 8 --cuts auto", "even cuts");
 }
 
 TEST_CASE("model files that cannot be read are refused with path and field", "[cli]") {
@@ -96,7 +97,8 @@ TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]"
   require_refused("volume --dtype int8" + depth, "bf16");
   require_refused("volume --grad-wire fp8" + depth, "fp32");
   require_refused("sim --cache fast" + depth, "relay");
-  require_refused("sim --schedule zb-v --vp 2" + depth, "interleaved");
+  require_refused("sim --schedule zb-q --vp 2" + depth, "interleaved");
+  require_refused("volume --schedule '' --vp 2" + depth, "--schedule");
   require_refused("plan --format svg" + depth, "text");
   require_refused("plan --json --format csv" + depth, "exclude");
   require_refused("volume --layout 'Et*3|L'" + depth, "--layout");
@@ -129,6 +131,23 @@ TEST_CASE("flags that contradict each other are refused, never ignored", "[cli]"
   require_refused("sim --sublayers 8 --residual standard --cache naive", "--cache");
   require_refused("sim --sublayers 8 --compare-cache --cache naive", "--compare-cache");
   require_refused("check - --placement vee", "--placement", "{}");
+}
+
+TEST_CASE("a schedule and what does not go with it are refused with the rule", "[cli]") {
+  const std::string plan = "plan --format csv --pp 4 ";
+  for (const std::string name : {"zb-v", "dualpipe-v", "v-half", "v-min"}) {
+    require_refused(plan + "--vp 2 --placement loop --schedule " + name, "vee");
+    require_refused(plan + "--vp 4 --schedule " + name, "2");
+    require_refused(plan + "--vp 2 --group 4 --schedule " + name, "--group");
+  }
+  require_refused(plan + "--vp 2 --schedule 1f1b", "interleaved");
+  require_refused(plan + "--vp 2 --schedule gpipe", "looped-bfs");
+  require_refused(plan + "--vp 2 --placement vee --schedule interleaved", "loop");
+  require_refused(plan + "--schedule gpipe --group-rule torch", "--group-rule");
+  require_refused(plan + "--vp 2 --group-rule deepspeed", "megatron");
+  require_refused(plan + "--vp 2 --group 4 --group-rule torch", "--group");
+  require_refused(plan + "--vp 2 --microbatches 9 --group-rule torch", "9");
+  require_refused(plan + "--vp 2 --microbatches 4 --schedule dualpipe-v", "8");
 }
 
 TEST_CASE("output through a link or into a pipe goes where it points", "[cli]") {

@@ -102,6 +102,47 @@ TEST_CASE("a plan survives the way through its files", "[cli]") {
   }
 }
 
+TEST_CASE("every schedule by name is planned, checked and simulated", "[cli]") {
+  for (const std::string name :
+       {"1f1b", "gpipe", "interleaved", "looped-bfs", "zb-h1", "zb-v", "dualpipe-v", "v-half", "v-min"}) {
+    const bool single = name == "1f1b" || name == "gpipe";
+    const std::string flags =
+        std::string(" --pp 4 --microbatches 8 --vp ") + (single ? "1" : "2") + " --schedule " + name;
+    const Run csv = run_plumb("plan --format csv" + flags);
+    INFO(name << "\n" << csv.err);
+    REQUIRE(csv.exit_code == 0);
+    scratch_file("named.csv", csv.out);
+    CHECK(answer("check named.csv").at("ok") == true);
+    const json sim = answer("sim --sublayers 16 --block 3" + flags);
+    CHECK(sim.at("checks").at("traffic_equals_formula") == true);
+  }
+}
+
+TEST_CASE("the placement is the schedule's own where none is given", "[cli]") {
+  CHECK(answer("volume --pp 4 --vp 2 --sublayers 16 --schedule zb-v").at("layout").at("placement") == "vee");
+  CHECK(answer("volume --pp 4 --vp 2 --sublayers 16").at("layout").at("placement") == "loop");
+}
+
+TEST_CASE("groups follow the rule asked for", "[cli]") {
+  const auto plan = [](const std::string& flags) {
+    return run_plumb("plan --pp 2 --vp 2 --microbatches 5 --format csv " + flags).out;
+  };
+  CHECK(plan("--group 3").starts_with("0F0,0F1,0F2,2F0,2F1,2F2,2B0"));
+  CHECK(plan("--group-rule megatron --group 3") == plan("--group 3"));
+  CHECK(run_plumb("plan --pp 4 --vp 2 --microbatches 10 --format csv --group-rule torch").out ==
+        run_plumb("plan --pp 4 --vp 2 --microbatches 10 --format csv --group 5").out);
+}
+
+TEST_CASE("automatic cuts send less than even ones and make no chunk heavier", "[cli]") {
+  const json volume = answer("volume" + k3 + " --cuts auto");
+  CHECK(volume.at("cached").at("units") == 75);
+  int before = 0;
+  for (const int cut : volume.at("layout").at("cuts")) {
+    CHECK(cut - before <= 6);
+    before = cut;
+  }
+}
+
 TEST_CASE("a schedule that cannot run is answered with no and exit code 1", "[cli]") {
   const Run run = run_plumb("check - --json", "0F0,0B0\r\n1B0,1F0\r\n");
   CHECK(run.exit_code == 1);
