@@ -1,30 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// building.hpp: what every generator begins with.
+// building.hpp: what every generator begins with: does the layout fit, and an empty table.
 #pragma once
 
-#include <cstdint>
-#include <string>
 #include <string_view>
 
-#include "plumb/schedule/schedule.hpp"
+#include "plumb/schedule/named.hpp"
 
 namespace plumb {
 
-// A schedule without actions. Throws InputError if a table of `ops` actions per chunk and microbatch (1 if
-// forward_only) would be above 2^26 actions: those are 1.8 GiB; a layout may be larger than that (its traffic can still
-// be counted).
-Schedule empty_schedule(std::string name, const Layout& layout, int ops, bool forward_only);
+// What the literature calls it: "1F1B", "ZB-H1".
+std::string_view title_of(ScheduleKind kind);
+
+// Throws InputError unless V, the placement and M fit the kind (groups apart: see groups.hpp) and its table stays
+// within 2^26 actions: those are 1.8 GiB; a layout may be larger than that (its traffic can still be counted).
+void require_layout(ScheduleKind kind, const Layout& layout, bool forward_only);
+
+// A schedule without actions, named after its kind. Throws as require_layout().
+Schedule empty_schedule(ScheduleKind kind, const Layout& layout, bool forward_only);
 
 inline Action single(Op op, ChunkId chunk, Microbatch microbatch) { return {{op, chunk, microbatch}, std::nullopt}; }
-
-// Throws InputError unless V = 1; `instead` is what to use then.
-void require_single_chunk(std::string_view title, const Layout& layout, std::string_view instead);
-
-// Throws InputError unless a rank's chunks follow each other round the ranks: placement loop, or V = 1, or P = 1.
-void require_loop(std::string_view title, const Layout& layout);
-
-// Throws InputError unless V = 2 on placement vee (any placement if P = 1, where they are the same).
-void require_vee_of_two(std::string_view title, const Layout& layout);
 
 }  // namespace plumb

@@ -49,8 +49,7 @@ std::vector<Action> one_rank(const Layout& layout, RankId rank, const std::vecto
 }  // namespace
 
 Schedule gpipe(const Layout& layout, bool forward_only) {
-  require_single_chunk("GPipe", layout, "looped-bfs");
-  Schedule schedule = empty_schedule("gpipe", layout, 2, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::gpipe, layout, forward_only);
   const std::vector<Turn> turns = turns_of(1, layout.microbatches(), layout.microbatches());
   for (int rank = 0; rank < layout.pp(); ++rank) {
     std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(rank)];
@@ -65,8 +64,7 @@ Schedule gpipe(const Layout& layout, bool forward_only) {
 }
 
 Schedule one_f_one_b(const Layout& layout, bool forward_only) {
-  require_single_chunk("1F1B", layout, "interleaved 1F1B");
-  Schedule schedule = empty_schedule("1f1b", layout, 2, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::one_f_one_b, layout, forward_only);
   const std::vector<Turn> turns = turns_of(1, layout.microbatches(), layout.microbatches());
   for (int rank = 0; rank < layout.pp(); ++rank) {
     const Walk walk{.warm_up = layout.pp() - rank - 1};
@@ -78,8 +76,7 @@ Schedule one_f_one_b(const Layout& layout, bool forward_only) {
 namespace {
 
 Schedule interleaved_groups(const Layout& layout, int group, bool forward_only) {
-  require_loop("interleaved 1F1B", layout);
-  Schedule schedule = empty_schedule("interleaved", layout, 2, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::interleaved, layout, forward_only);
   const std::vector<Turn> turns = turns_of(layout.vp(), layout.microbatches(), group);
   for (int rank = 0; rank < layout.pp(); ++rank) {
     const Walk walk{.warm_up = 2LL * (layout.pp() - rank - 1) + (layout.vp() - 1LL) * group};
@@ -91,7 +88,7 @@ Schedule interleaved_groups(const Layout& layout, int group, bool forward_only) 
 }  // namespace
 
 Schedule interleaved(const Layout& layout, int group, bool forward_only) {
-  require_group("interleaved 1F1B", layout, group);
+  require_group(ScheduleKind::interleaved, layout, group);
   if (layout.vp() > 1) return interleaved_groups(layout, group, forward_only);
   Schedule schedule = one_f_one_b(layout, forward_only);
   schedule.name = "interleaved";
@@ -103,9 +100,8 @@ Schedule interleaved_torch(const Layout& layout, bool forward_only) {
 }
 
 Schedule zb_h1(const Layout& layout, int group, bool forward_only) {
-  require_group("ZB-H1", layout, group);
-  require_loop("ZB-H1", layout);
-  Schedule schedule = empty_schedule("zb-h1", layout, 3, forward_only);
+  require_group(ScheduleKind::zb_h1, layout, group);
+  Schedule schedule = empty_schedule(ScheduleKind::zb_h1, layout, forward_only);
   const std::vector<Turn> turns = turns_of(layout.vp(), layout.microbatches(), group);
   for (int rank = 0; rank < layout.pp(); ++rank) {
     const Walk walk{.warm_up = layout.pp() - rank - 1 + (layout.vp() - 1LL) * group,
@@ -117,7 +113,7 @@ Schedule zb_h1(const Layout& layout, int group, bool forward_only) {
 }
 
 Schedule breadth_first(const Layout& layout, bool forward_only) {
-  Schedule schedule = empty_schedule("looped-bfs", layout, 2, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::looped_bfs, layout, forward_only);
   for (int rank = 0; rank < layout.pp(); ++rank) {
     std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(rank)];
     const std::vector<ChunkId> chunks = layout.chunks_on(RankId(rank));

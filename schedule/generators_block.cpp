@@ -1,43 +1,28 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// V-Half and V-Min. A building block says when, in a steady state with F = I = W = 1, the four F and I of a microbatch
-// run on each rank; the next microbatch follows 6 later, so that a chunk's activation lives (time from F to I) / 6
-// microbatches long, and two of every six slots are left for W. Here the block only gives each rank the order of its F
-// and I: a simulated run then closes the gaps and puts each W where the rank would wait, or where memory demands it.
+// V-Half and V-Min. The building block only gives each rank the order of its F and I. A simulated run in unit steps
+// then closes the gaps and puts each W where its rank would wait, or where memory demands it.
 #include <algorithm>
 #include <array>
 #include <cstdint>
 #include <utility>
 
+#include "blocks.hpp"
 #include "building.hpp"
 #include "plumb/schedule/generators.hpp"
 
 namespace plumb {
 namespace {
 
-constexpr int period = 6;
-
-// Start of a microbatch's F on the way down, F on the way back, I of the latter, I of the former.
-using Offsets = std::array<std::int64_t, 4>;
+// What stands at each place of the offsets.
 constexpr std::array<Op, 4> part_op = {Op::forward, Op::forward, Op::backward_input, Op::backward_input};
 constexpr std::array<int, 4> part_stage = {0, 1, 1, 0};
 
-// The added constants keep the four starts apart modulo the period.
-Offsets half_block(std::int64_t pp, std::int64_t r) {
-  const std::int64_t d = pp % 2 == 0 ? 3 : 0;
-  return {2 * r, 3 * pp - r - 2, 3 * pp + d + 2 * r - 1, 6 * pp + d - r - 2};
-}
-
-Offsets third_block(std::int64_t pp, std::int64_t r) {
-  const std::int64_t d = pp % 3 == 0 ? 2 : 0;
-  return {r, 2 * pp - r - 1, 2 * pp + d + r, 4 * pp + d - r - 1};
-}
-
 // All F and I of a rank in the order of their starts.
-std::vector<Compute> order_of(const Layout& layout, RankId rank, const Offsets& offsets) {
+std::vector<Compute> order_of(const Layout& layout, RankId rank, const block::Offsets& offsets) {
   std::array<int, 4> next{};
   const auto start = [&](std::size_t part) {
-    return next[part] < layout.microbatches() ? offsets[part] + std::int64_t{period} * next[part] : INT64_MAX;
+    return next[part] < layout.microbatches() ? offsets[part] + std::int64_t{block::period} * next[part] : INT64_MAX;
   };
   std::vector<Compute> order(4 * static_cast<std::size_t>(layout.microbatches()));
   for (Compute& compute : order) {
@@ -149,11 +134,11 @@ class UnitRun {
   std::vector<std::uint8_t> done_;
 };
 
-Schedule from_block(Schedule schedule, Offsets (*block)(std::int64_t, std::int64_t), int limit) {
+Schedule from_block(Schedule schedule, block::Offsets (*offsets)(std::int64_t, std::int64_t), int limit) {
   const Layout& layout = schedule.layout;
   std::vector<std::vector<Compute>> orders;
   for (int rank = 0; rank < layout.pp(); ++rank)
-    orders.push_back(order_of(layout, RankId(rank), block(layout.pp(), rank)));
+    orders.push_back(order_of(layout, RankId(rank), offsets(layout.pp(), rank)));
   if (!schedule.forward_only) {
     schedule.ranks = UnitRun(layout, std::move(orders), limit).make();
     return schedule;
@@ -169,13 +154,13 @@ Schedule from_block(Schedule schedule, Offsets (*block)(std::int64_t, std::int64
 }  // namespace
 
 Schedule v_half(const Layout& layout, bool forward_only) {
-  require_vee_of_two("V-Half", layout);
-  return from_block(empty_schedule("v-half", layout, 3, forward_only), half_block, layout.pp() + 2);
+  return from_block(empty_schedule(ScheduleKind::v_half, layout, forward_only), block::half,
+                    block::half_limit(layout.pp()));
 }
 
 Schedule v_min(const Layout& layout, bool forward_only) {
-  require_vee_of_two("V-Min", layout);
-  return from_block(empty_schedule("v-min", layout, 3, forward_only), third_block, 2 * layout.pp() / 3 + 2);
+  return from_block(empty_schedule(ScheduleKind::v_min, layout, forward_only), block::third,
+                    block::third_limit(layout.pp()));
 }
 
 }  // namespace plumb

@@ -7,10 +7,7 @@
 #include <array>
 #include <initializer_list>
 
-#include <fmt/format.h>
-
 #include "building.hpp"
-#include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 
 namespace plumb {
@@ -161,8 +158,7 @@ void drop_backwards(std::vector<Action>& actions) {
 }  // namespace
 
 Schedule zb_v(const Layout& layout, bool forward_only) {
-  require_vee_of_two("ZB-V", layout);
-  Schedule schedule = empty_schedule("zb-v", layout, 3, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::zb_v, layout, forward_only);
   for (int rank = 0; rank < layout.pp(); ++rank) {
     schedule.ranks[static_cast<std::size_t>(rank)] =
         ZeroBubbleRank(layout, RankId(rank), forward_only).make(layout.pp(), rank);
@@ -171,14 +167,7 @@ Schedule zb_v(const Layout& layout, bool forward_only) {
 }
 
 Schedule dualpipe_v(const Layout& layout, bool forward_only) {
-  require_vee_of_two("DualPipeV", layout);
-  if (layout.microbatches() < 2 * layout.pp()) {
-    throw InputError(
-        fmt::format("DualPipeV needs M >= 2P: M={} with P={}; the nearest M is {}, or use zb-v, which runs "
-                    "any M on the same chunks",
-                    layout.microbatches(), layout.pp(), 2 * layout.pp()));
-  }
-  Schedule schedule = empty_schedule("dualpipe-v", layout, 3, forward_only);
+  Schedule schedule = empty_schedule(ScheduleKind::dualpipe_v, layout, forward_only);
   for (int rank = 0; rank < layout.pp(); ++rank) {
     std::vector<Action>& actions = schedule.ranks[static_cast<std::size_t>(rank)];
     actions = DualPipeRank(layout, RankId(rank)).make(layout.pp(), rank);

@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "building.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 
@@ -68,7 +69,7 @@ std::vector<Turn> turns_of(int vp, int microbatches, int group) {
   return turns;
 }
 
-void require_group(std::string_view title, const Layout& layout, int group) {
+void require_group(ScheduleKind kind, const Layout& layout, int group) {
   const int pp = layout.pp();
   const int microbatches = layout.microbatches();
   if (group >= 1 && (layout.vp() == 1 || legal_group(pp, microbatches, group))) return;
@@ -79,8 +80,8 @@ void require_group(std::string_view title, const Layout& layout, int group) {
   if (group >= 1 && group <= max_microbatches) {
     nearest += fmt::format("; for group {} the nearest M is {}", group, nearest_microbatches(pp, microbatches, group));
   }
-  throw InputError(
-      fmt::format("{} with P={}, M={} cannot use group {}: {}; {}", title, pp, microbatches, group, rule, nearest));
+  throw InputError(fmt::format("{} with P={}, M={} cannot use group {}: {}; {}", title_of(kind), pp, microbatches,
+                               group, rule, nearest));
 }
 
 int default_group(const Layout& layout) { return std::min(layout.pp(), layout.microbatches()); }

@@ -3,10 +3,9 @@
 // groups.hpp: microbatches dealt in groups, each group through every virtual stage in turn.
 #pragma once
 
-#include <string_view>
 #include <vector>
 
-#include "plumb/schedule/layout.hpp"
+#include "plumb/schedule/named.hpp"
 
 namespace plumb {
 
@@ -22,6 +21,6 @@ std::vector<Turn> turns_of(int vp, int microbatches, int group);
 
 // The rule of interleaved() in generators.hpp; V = 1 takes any group >= 1. Throws InputError with the nearest legal
 // group and M.
-void require_group(std::string_view title, const Layout& layout, int group);
+void require_group(ScheduleKind kind, const Layout& layout, int group);
 
 }  // namespace plumb

@@ -5,6 +5,8 @@
 
 #include <fmt/format.h>
 
+#include "building.hpp"
+#include "groups.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "plumb/schedule/invariant.hpp"
@@ -82,6 +84,18 @@ void require_known_group(const ScheduleRequest& request) {
 }
 
 }  // namespace
+
+void require_fit(const ScheduleRequest& request, const Layout& layout) {
+  require_known_group(request);
+  if (takes_group(request.kind)) {
+    if (request.group_rule == GroupRule::torch) {
+      (void)torch_group(layout);
+    } else {
+      require_group(request.kind, layout, request.group.value_or(default_group(layout)));
+    }
+  }
+  require_layout(request.kind, layout, request.forward_only);
+}
 
 Schedule make_schedule(const ScheduleRequest& request, const Layout& layout) {
   require_known_group(request);

@@ -51,7 +51,7 @@ GroupRule parse_group_rule(std::string_view text);
 
 struct ScheduleRequest {
   ScheduleKind kind = ScheduleKind::one_f_one_b;
-  std::optional<int> group;  // default: generators.hpp, default_group; only for rule megatron
+  std::optional<int> group = std::nullopt;  // default: generators.hpp, default_group; only for rule megatron
   GroupRule group_rule = GroupRule::megatron;
   bool forward_only = false;
 };
@@ -59,7 +59,11 @@ struct ScheduleRequest {
 // Whether the kind takes a group at all (interleaved and zb-h1).
 bool takes_group(ScheduleKind kind);
 
-// Throws InputError with the rule and the nearest legal values when the layout does not fit the kind.
+// Throws InputError with the rule and the nearest legal values when the layout does not fit the kind, or when a group
+// or a group rule is given to a kind that takes none.
+void require_fit(const ScheduleRequest& request, const Layout& layout);
+
+// Throws as require_fit().
 Schedule make_schedule(const ScheduleRequest& request, const Layout& layout);
 
 }  // namespace plumb
