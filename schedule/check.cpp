@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "numbering.hpp"
 #include "order.hpp"
 #include "plumb/schedule/error.hpp"
 #include "quote.hpp"
@@ -187,8 +188,15 @@ std::string describe(const ScheduleFault& fault) {
 ScheduleCheck check_schedule(const Schedule& schedule, std::size_t max_faults) {
   ScheduleCheck check;
   check.faults = Completeness(schedule, max_faults).run();
+  if (check.faults.empty()) {
+    check.cycle = find_cycle(schedule);
+    return check;
+  }
   // With something missing or misplaced, an order that cannot run is no news.
-  if (check.faults.empty()) check.cycle = find_cycle(schedule);
+  std::vector<ScheduleFault> misnumbered = find_misnumbered(schedule);
+  if (misnumbered.empty()) return check;
+  misnumbered.resize(std::min(misnumbered.size(), std::max<std::size_t>(max_faults, 1)));
+  check.faults = std::move(misnumbered);
   return check;
 }
 

@@ -15,9 +15,11 @@
 #include <fmt/format.h>
 
 #include "csv_cells.hpp"
+#include "numbering.hpp"
 #include "plumb/schedule/action.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/layout.hpp"
+#include "plumb/schedule/schedule.hpp"
 
 namespace plumb {
 
@@ -142,12 +144,39 @@ Layout infer_layout(const CsvRows<Item>& rows, std::string_view name) {
 }
 
 template <class Item>
+bool holds_only_forwards(const CsvRows<Item>& rows) {
+  bool forward_only = true;
+  for_each_compute(
+      rows, [&](const Cell&, const Compute& compute) { forward_only = forward_only && compute.op == Op::forward; });
+  return forward_only;
+}
+
+// Throws if all that is wrong with the computations is that microbatches are not numbered from 0.
+template <class Item>
+void require_numbered(const CsvRows<Item>& rows, const Layout& layout, std::string_view name) {
+  Schedule schedule{std::string(name), layout, {}, holds_only_forwards(rows)};
+  std::vector<std::vector<Cell>> cells(rows.items.size());
+  schedule.ranks.resize(rows.items.size());
+  for_each_compute(rows, [&](const Cell& cell, const Compute& compute) {
+    schedule.ranks[cell.row].push_back({compute, std::nullopt});
+    cells[cell.row].push_back(cell);
+  });
+  const std::vector<ScheduleFault> faults = find_misnumbered(schedule);
+  if (faults.empty()) return;
+  const ScheduleFault& fault = faults.front();
+  throw InputError(
+      fmt::format("{}: {}: {}: {}", name, place_of(cells[fault.rank.index()][fault.column]), fault.token, fault.why));
+}
+
+template <class Item>
 void require_fit(const CsvRows<Item>& rows, const Layout& layout, std::string_view name) {
   if (rows.items.size() != static_cast<std::size_t>(layout.pp())) {
     throw InputError(fmt::format("{}: {} rows, but P={} needs one row per rank", name, rows.items.size(), layout.pp()));
   }
   const std::string why = misfit(rows, layout);
-  if (!why.empty()) throw InputError(fmt::format("{}: {}", name, why));
+  if (why.empty()) return;
+  require_numbered(rows, layout, name);
+  throw InputError(fmt::format("{}: {}", name, why));
 }
 
 template <class Item>
@@ -155,14 +184,6 @@ Layout layout_of(const CsvRows<Item>& rows, std::string_view name, const std::op
   if (!layout) return infer_layout(rows, name);
   require_fit(rows, *layout, name);
   return *layout;
-}
-
-template <class Item>
-bool holds_only_forwards(const CsvRows<Item>& rows) {
-  bool forward_only = true;
-  for_each_compute(
-      rows, [&](const Cell&, const Compute& compute) { forward_only = forward_only && compute.op == Op::forward; });
-  return forward_only;
 }
 
 }  // namespace plumb

@@ -2,8 +2,11 @@
 #include <limits>
 #include <random>
 
+#include <fmt/format.h>
+
 #include "plumb/schedule/check.hpp"
 #include "plumb/schedule/generators.hpp"
+#include "requests.hpp"
 #include "support.hpp"
 
 namespace plumb {
@@ -208,6 +211,87 @@ TEST_CASE("the order check agrees with running shuffled schedules", "[schedule]"
   }
   CHECK(stuck > 100);
   CHECK(ran > 100);
+}
+
+// Adds `by` to the microbatch of what `which` picks.
+template <class Which>
+Schedule renumbered(Schedule schedule, int by, Which&& which) {
+  const auto shift = [&](Compute& compute) { compute.microbatch.value += which(compute) ? by : 0; };
+  int most = 0;
+  for (auto& actions : schedule.ranks) {
+    for (Action& action : actions) {
+      shift(action.first);
+      if (action.second) shift(*action.second);
+      most = std::max(most, action.first.microbatch.value);
+      if (action.second) most = std::max(most, action.second->microbatch.value);
+    }
+  }
+  schedule.layout = schedule.layout.with_microbatches(most + 1);
+  return schedule;
+}
+
+TEST_CASE("microbatches that are not numbered from 0 are the only fault reported", "[schedule]") {
+  std::size_t checked = 0;
+  test::for_each_request({.max_pp = 4, .max_vp = 2}, [&](const ScheduleRequest& request, const Layout& layout) {
+    const Schedule right = make_schedule(request, layout);
+    const int m = layout.microbatches();
+    for (const int by : {1, 3}) {
+      CAPTURE(right.name, layout.pp(), layout.vp(), m, by);
+      const auto check_all = [&](const Schedule& wrong) {
+        const ScheduleCheck check = check_schedule(wrong);
+        REQUIRE(check.faults.size() == 1);
+        CHECK(check.faults[0].rank == RankId(0));
+        CHECK(check.faults[0].column == 0);
+        CHECK(check.faults[0].token == to_string(Compute{Op::forward, ChunkId(0), Microbatch(by)}));
+        CHECK_THAT(check.faults[0].why, Contains(fmt::format("microbatches are numbered {}", by)));
+      };
+      check_all(renumbered(right, by, [](const Compute&) { return true; }));
+
+      const ChunkId last(layout.num_chunks() - 1);
+      const Schedule wrong =
+          renumbered(right, by, [&](const Compute& c) { return c.chunk == last && c.op == Op::forward; });
+      const ScheduleCheck check = check_schedule(wrong);
+      REQUIRE(check.faults.size() == 1);
+      const ScheduleFault& fault = check.faults[0];
+      CHECK(fault.token == to_string(Compute{Op::forward, last, Microbatch(by)}));
+      CHECK_THAT(to_string(wrong.ranks[fault.rank.index()][fault.column]), Contains(fault.token));
+      CHECK_THAT(fault.why, Contains(fmt::format("the forwards of chunk {} are numbered {}", last.value, by)));
+      CHECK((fault.why.find("torch") != std::string::npos) == (by == 1 && layout.vp() == 1));
+      ++checked;
+    }
+  });
+  CHECK(checked > 500);
+}
+
+TEST_CASE("backwards and weight gradients that are numbered from 1 are named", "[schedule]") {
+  const Schedule plain = one_f_one_b(Layout(4, 1, 8));
+  const Schedule split = zb_h1(Layout(4, 2, 8), 4);
+  const auto faults = [](const Schedule& schedule) { return check_schedule(schedule).faults; };
+  auto found = faults(renumbered(plain, 1, [](const Compute& c) { return c.chunk.value == 1 && c.op != Op::forward; }));
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].why == "the backwards of chunk 1 are numbered 1..8 instead of 0..7");
+  found =
+      faults(renumbered(split, 1, [](const Compute& c) { return c.chunk.value == 6 && c.op == Op::backward_weight; }));
+  REQUIRE(found.size() == 1);
+  CHECK(found[0].why == "the weight gradients of chunk 6 are numbered 1..8 instead of 0..7");
+  found = faults(renumbered(split, 1, [](const Compute& c) { return c.chunk.value == 6; }));
+  CHECK(found.size() == 3);
+  found = check_schedule(renumbered(split, 1, [](const Compute& c) { return c.chunk.value == 6; }), 1).faults;
+  CHECK(found.size() == 1);
+}
+
+TEST_CASE("wrong numbers are not blamed when more is wrong", "[schedule]") {
+  Schedule schedule = renumbered(one_f_one_b(Layout(4, 1, 8)), 1,
+                                 [](const Compute& c) { return c.chunk.value == 3 && c.op == Op::forward; });
+  schedule.ranks[1].pop_back();
+  CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("is missing"));
+  // A schedule for other microbatches than the layout's is incomplete, however they are numbered.
+  schedule = renumbered(one_f_one_b(Layout(4, 1, 8)), 1, [](const Compute&) { return true; });
+  schedule.layout = Layout(4, 1, 16);
+  CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("is missing"));
+  // Right numbers, but in an order that cannot run.
+  schedule = schedule_of(Layout(1, 1, 2), {{"0B1", "0F1"}});
+  CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("after its own backward"));
 }
 
 TEST_CASE("no more faults are reported than asked for", "[schedule]") {

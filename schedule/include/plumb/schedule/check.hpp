@@ -28,8 +28,9 @@ struct ScheduleCheck {
 };
 
 // Completeness (each microbatch exactly once per chunk and operation: F and either B or I+W, or F alone throughout),
-// placement, ranges, F before B/I, I before W, and an order in which every action's inputs can exist. Linear in the
-// number of actions.
+// placement, ranges, F before B/I, I before W, and an order in which every action's inputs can exist. If nothing is
+// wrong but that microbatches are not numbered from 0 (everywhere, or in one chunk as in torch's published 1F1B order),
+// that is the fault reported. Linear in the number of actions.
 ScheduleCheck check_schedule(const Schedule& schedule, std::size_t max_faults = 20);
 
 // Throws InputError with the first fault.
