@@ -13,6 +13,9 @@ int run_plan(const Options& options);
 int run_check(const Options& options);
 int run_sim(const Options& options);
 
+// --compare of plan and sim: one table over several schedules.
+int run_compare_schedules(const Options& options);
+
 // Replaces this process by plumb-<subcommand> beside it (else on PATH) with the same arguments. Throws
 // EnvironmentError.
 [[noreturn]] void exec_sibling(const Options& options);

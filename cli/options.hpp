@@ -44,15 +44,18 @@ struct Options {
   // plan, check.
   std::string format = "text";
   std::string output;
+  std::optional<std::string> compare;
   std::string file;
   std::optional<std::string> channels;
   bool shared_fifo = false;
 
-  // sim.
+  // Costs.
   std::string action_us;
-  double hop_us = 200;
+  std::optional<double> hop_us;  // sim: [200]
   std::optional<std::string> hop_gbps;
   std::optional<double> unit_us;
+
+  // sim.
   std::string trace;
   bool compare_cache = false;
 

@@ -99,6 +99,14 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   }
 }
 
+void write_output(const std::string& path, std::string_view text) {
+  if (path.empty() || path == "-") {
+    std::fwrite(text.data(), 1, text.size(), stdout);
+  } else {
+    write_file(path, [&](std::ostream& out) { out << text; });
+  }
+}
+
 std::string bytes_text(double bytes) {
   constexpr std::array<const char*, 5> units = {"B", "KiB", "MiB", "GiB", "TiB"};
   std::size_t unit = 0;

@@ -6,6 +6,7 @@
 #include <functional>
 #include <iosfwd>
 #include <string>
+#include <string_view>
 #include <vector>
 
 namespace plumb::cli {
@@ -24,6 +25,9 @@ class Table {
 // A regular or new file is written beside itself and renamed; a link is followed; a pipe or device is written in place.
 // Throws EnvironmentError naming the path.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+// The same for a text; an empty path or "-" is stdout.
+void write_output(const std::string& path, std::string_view text);
 
 // 58720256 -> "56.0 MiB".
 std::string bytes_text(double bytes);

@@ -56,6 +56,17 @@ void add_order(CLI::App& app, Options& o) {
   app.add_option("--post-ahead", o.post_ahead, "computations by which receives are posted early [1]");
 }
 
+void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::string& rate) {
+  app.add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
+  app.add_option("--hop-us", o.hop_us, "latency of a message in microseconds " + hop);
+  app.add_option("--hop-GBps", o.hop_gbps, "rate of a link per direction in GB/s, or inf " + rate);
+  app.add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");
+}
+
+void add_compare(CLI::App& app, Options& o) {
+  app.add_option("--compare", o.compare, "schedules to set side by side: S1,S2,... or all");
+}
+
 void add_json(CLI::App& app, Options& o) { app.add_flag("--json", o.json, "one JSON object on stdout"); }
 
 CLI::App* add_volume(CLI::App& app, Options& o) {
@@ -69,12 +80,15 @@ CLI::App* add_volume(CLI::App& app, Options& o) {
 }
 
 CLI::App* add_plan(CLI::App& app, Options& o) {
-  CLI::App* sub = app.add_subcommand("plan", "the program of every rank: as text, torch CSV or JSON");
+  CLI::App* sub = app.add_subcommand("plan", "the program of every rank: as text, drawing, trace, torch CSV or JSON");
   add_layout(*sub, o);
   add_depth(*sub, o);
   add_order(*sub, o);
-  sub->add_option("--format", o.format, "text, csv or json [text]");
+  sub->add_option("--format", o.format, "text, csv, json, svg or trace (for ui.perfetto.dev) [text]");
   sub->add_option("-o,--output", o.output, "write to FILE instead of stdout");
+  add_compare(*sub, o);
+  add_sizes(*sub, o);
+  add_costs(*sub, o, "[messages are free unless a link is given; --compare: 200]", "[50 where a link is given]");
   add_json(*sub, o);
   return sub;
 }
@@ -97,11 +111,9 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_depth(*sub, o);
   add_sizes(*sub, o);
   add_order(*sub, o);
-  sub->add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
-  sub->add_option("--hop-us", o.hop_us, "latency of a message in microseconds [200]");
-  sub->add_option("--hop-GBps", o.hop_gbps, "rate of a link per direction in GB/s, or inf [50]");
-  sub->add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");
+  add_costs(*sub, o, "[200]", "[50]");
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
+  add_compare(*sub, o);
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
   add_json(*sub, o);
   return sub;

@@ -1,112 +1,132 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <array>
 #include <iostream>
 #include <ostream>
 
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "costs.hpp"
 #include "output.hpp"
+#include "plan_text.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/compute_csv.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/simulator/simulate.hpp"
+#include "plumb/simulator/svg_timeline.hpp"
+#include "plumb/simulator/trace.hpp"
 #include "resolve.hpp"
 
 namespace plumb::cli {
 
 namespace {
 
-struct Phases {
-  int warmup = 0;    // forwards before the first backward
-  int steady = 0;    // computations from there to the last forward
-  int cooldown = 0;  // backwards after it
-  int peak = 0;      // most chunk activations alive
+constexpr std::array<std::string_view, 5> formats = {"text", "csv", "json", "svg", "trace"};
+
+std::string resolve_format(const Options& options) {
+  const std::string format = options.json ? "json" : options.format;
+  if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
+    throw InputError(fmt::format("--format '{}' is unknown, legal are {}", format, fmt::join(formats, ", ")));
+  }
+  if (options.json && options.format != "text" && options.format != "json") {
+    throw InputError(fmt::format("--json and --format {} exclude each other", options.format));
+  }
+  return format;
+}
+
+bool gives_costs(const Options& options) { return gives_link(options) || !options.action_us.empty(); }
+
+// An order alone, in torch's formats: nothing here has times.
+std::string csv_of(const Options& options, const Schedule& schedule) {
+  if (gives_costs(options)) {
+    throw InputError("a CSV has no times: --action-us, --hop-us, --hop-GBps and --unit-us do not go with --format csv");
+  }
+  return write_compute_csv(schedule);
+}
+
+// A program, and the step that it takes under the costs of the flags.
+struct Planned {
+  Schedule schedule;
+  Depth depth;
+  CostModel costs;
+
+  Program lowered(const Options& options, const PlanCosts& plan) const {
+    return lower(schedule, depth.map, resolve_policy(options, depth.map),
+                 {.post_ahead = options.post_ahead, .costs = plan});
+  }
+  // As the runtime lowers it, unless costs are given.
+  Program program(const Options& options) const {
+    return lowered(options, gives_costs(options) ? costs.plan_costs() : PlanCosts{});
+  }
+  // For the costs it is simulated with.
+  Program program_to_simulate(const Options& options) const { return lowered(options, costs.plan_costs()); }
 };
 
-Phases phases_of(const RankProgram& rank) {
-  Phases phases;
-  int alive = 0;
-  const auto& steps = rank.compute;
-  const auto is_forward = [](const ComputeStep& step) { return step.compute.op == Op::forward; };
-  const auto first_backward = std::find_if_not(steps.begin(), steps.end(), is_forward);
-  const auto last_forward = std::find_if(steps.rbegin(), steps.rend(), is_forward).base();
-  phases.warmup = static_cast<int>(first_backward - steps.begin());
-  phases.steady = static_cast<int>(std::max(last_forward, first_backward) - first_backward);
-  phases.cooldown = static_cast<int>(steps.size()) - phases.warmup - phases.steady;
-  for (const ComputeStep& step : steps) {
-    alive += is_forward(step) ? 1 : 0;
-    phases.peak = std::max(phases.peak, alive);
-    alive -= step.compute.op == Op::backward || step.compute.op == Op::backward_weight ? 1 : 0;
-  }
-  return phases;
+std::string costs_text(const Options& options, const CostModel& costs) {
+  const ChunkId chunk;
+  const auto us = [&](Op op) { return to_us(costs.time_of(op, chunk)); };
+  std::string text = fmt::format("F, I, W, B = {:g}, {:g}, {:g}, {:g} \u00b5s per chunk; ", us(Op::forward),
+                                 us(Op::backward_input), us(Op::backward_weight), us(Op::backward));
+  if (!gives_link(options)) return text + "messages are free";
+  const Link& link = costs.link(RankId(0), RankId(0));
+  return text + fmt::format("a message takes {:g} \u00b5s and {:g} \u00b5s per tensor", to_us(link.latency),
+                            to_us(link.value_unit));
 }
 
-std::string row_of_actions(const RankProgram& rank) {
-  constexpr std::size_t shown = 24;
-  std::string text;
-  for (std::size_t i = 0; i < std::min(shown, rank.compute.size()); ++i) {
-    text += (i == 0 ? "" : " ") + to_string(rank.compute[i].compute);
+std::string svg_of(const Options& options, const Planned& planned, const Program& program) {
+  SvgOptions drawing{.title = planned.schedule.name, .subtitle = costs_text(options, planned.costs), .messages = true};
+  if (program.routing.policy != Policy::standard) {
+    drawing.title += fmt::format(", routing {}", to_string(program.routing.policy));
+    drawing.subtitle = planned.depth.description + "; " + drawing.subtitle;
   }
-  if (rank.compute.size() > shown) {
-    text += fmt::format(" .. ({} more)", rank.compute.size() - shown);
-  }
-  return text;
+  return svg_timeline(program, simulate(program, planned.costs), drawing);
 }
 
-std::string text_of(const Program& program, const Depth& depth) {
-  std::string out = fmt::format(
-      "{}\n{}: {} ranks x {} virtual stages, {} microbatches, routing {}, {} messages per step\nprogram digest {}\n\n",
-      depth.description, program.schedule_name, program.layout.pp(), program.layout.vp(), program.layout.microbatches(),
-      to_string(program.routing.policy), program.messages.size(), to_string(digest(program)));
-  Table table({"rank", "warm-up", "steady", "cool-down", "peak activations", "value slots", "gradient slots",
-               "urgent sends", "bulk sends", "adds"});
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    const RankProgram& rank = program.ranks[r];
-    const Phases phases = phases_of(rank);
-    const auto count = [&](CommKind kind, MessageLane lane) {
-      return std::count_if(rank.comm.begin(), rank.comm.end(),
-                           [&](const CommStep& step) { return step.kind == kind && step.lane == lane; });
-    };
-    table.add({fmt::to_string(r), fmt::to_string(phases.warmup), fmt::to_string(phases.steady),
-               fmt::to_string(phases.cooldown), fmt::to_string(phases.peak), fmt::to_string(rank.num_value_slots),
-               fmt::to_string(rank.num_gradient_slots), fmt::to_string(count(CommKind::send, MessageLane::urgent)),
-               fmt::to_string(count(CommKind::send, MessageLane::bulk)),
-               fmt::to_string(std::count_if(rank.comm.begin(), rank.comm.end(),
-                                            [](const CommStep& step) { return step.kind == CommKind::add; }))});
+void write_plan_trace(const Options& options, const Planned& planned) {
+  const Program program = planned.program_to_simulate(options);
+  const Timeline timeline = simulate(program, planned.costs);
+  const auto write = [&](std::ostream& out) { write_trace(out, program, planned.costs, timeline); };
+  if (options.output.empty() || options.output == "-") {
+    write(std::cout);
+    std::cout.flush();
+  } else {
+    write_file(options.output, write);
   }
-  out += table.text() + "\n";
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    out += fmt::format("rank {}: {}\n", r, row_of_actions(program.ranks[r]));
-  }
-  return out;
+}
+
+std::string text_of(const Options& options, const Planned& planned) {
+  const Program simulated = planned.program_to_simulate(options);
+  const SimReport report = make_report(simulated, planned.costs, simulate(simulated, planned.costs));
+  return plan_text(planned.program(options), planned.depth, resolve_request(options, simulated.layout.vp()),
+                   planned.costs, report);
 }
 
 }  // namespace
 
 int run_plan(const Options& options) {
-  const std::string format = options.json ? "json" : options.format;
-  if (format != "text" && format != "csv" && format != "json") {
-    throw InputError(fmt::format("--format '{}' is unknown, legal are text, csv and json", format));
-  }
-  if (options.json && options.format != "text" && options.format != "json") {
-    throw InputError(fmt::format("--json and --format {} exclude each other", options.format));
+  const std::string format = resolve_format(options);
+  if (options.compare) {
+    return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
-  const Schedule schedule = resolve_schedule(options, layout);
-  std::string text;
+  Schedule schedule = resolve_schedule(options, layout);
   if (format == "csv") {
-    text = write_compute_csv(schedule);
-  } else {
-    const Depth depth = resolve_depth(options, layout);
-    const Program program =
-        lower(schedule, depth.map, resolve_policy(options, depth.map), {.post_ahead = options.post_ahead});
-    text = format == "json" ? program_to_json(program) + "\n" : text_of(program, depth);
+    write_output(options.output, csv_of(options, schedule));
+    return 0;
   }
-  if (options.output.empty() || options.output == "-") {
-    std::fwrite(text.data(), 1, text.size(), stdout);
+  Depth depth = format == "json" ? resolve_depth(options, layout) : resolve_depth_or_none(options, layout);
+  const UnitBytes bytes = resolve_bytes(options, depth.hidden);
+  const Planned planned{std::move(schedule), std::move(depth), resolve_plan_costs(options, bytes)};
+  if (format == "trace") {
+    write_plan_trace(options, planned);
+  } else if (format == "json") {
+    write_output(options.output, program_to_json(planned.program(options)) + "\n");
+  } else if (format == "svg") {
+    write_output(options.output, svg_of(options, planned, planned.program_to_simulate(options)));
   } else {
-    write_file(options.output, [&](std::ostream& out) { out << text; });
+    write_output(options.output, text_of(options, planned));
   }
   return 0;
 }

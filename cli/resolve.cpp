@@ -165,6 +165,20 @@ Depth resolve_depth(const Options& options, const Layout& layout) {
           .hidden = hidden};
 }
 
+bool gives_depth(const Options& options) { return options.model || options.layers || options.sublayers; }
+
+Depth resolve_depth_or_none(const Options& options, const Layout& layout) {
+  const bool says_nothing = !gives_depth(options) && !options.block && !options.block_layers && !options.residual &&
+                            !options.cache && options.cuts == "even";
+  if (!says_nothing) {
+    return resolve_depth(options, layout);
+  }
+  const int chunks = layout.num_chunks();
+  return {.map = DepthMap(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard),
+          .description = "no depth given: an ordinary residual, one tensor per hop",
+          .hidden = options.hidden.value_or(1024)};
+}
+
 ScheduleRequest resolve_request(const Options& options, int vp) {
   ScheduleRequest request{.kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(vp)};
   if ((options.group || options.group_rule) && !takes_group(request.kind)) {

@@ -23,6 +23,13 @@ struct Depth {
 
 Depth resolve_depth(const Options& options, const Layout& layout);
 
+// Whether any of --model, --layers and --sublayers is given.
+bool gives_depth(const Options& options);
+
+// The same, but where nothing at all is said of depth: an ordinary residual with one sublayer per chunk, which is all
+// that an order needs.
+Depth resolve_depth_or_none(const Options& options, const Layout& layout);
+
 // What --schedule, --group and --group-rule ask for on V virtual stages.
 ScheduleRequest resolve_request(const Options& options, int vp);
 

@@ -1,11 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-#include <charconv>
-#include <limits>
-#include <map>
-
 #include <fmt/format.h>
 
 #include "commands.hpp"
+#include "costs.hpp"
 #include "output.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
@@ -19,58 +16,6 @@
 namespace plumb::cli {
 
 namespace {
-
-double parse_number(std::string_view flag, std::string_view text) {
-  double value = 0;
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error != std::errc() || end != text.data() + text.size()) {
-    throw InputError(fmt::format("{}: '{}' is not a number", flag, text));
-  }
-  return value;
-}
-
-// "F=1000,I=1000,W=1000"; what is not named keeps its default of 1000.
-ActionTimes resolve_times(const std::string& text) {
-  std::map<char, double> given;
-  std::string_view rest = text;
-  while (!rest.empty()) {
-    const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
-    if (item.size() < 3 || item[1] != '=' || std::string_view("FBIW").find(item[0]) == std::string_view::npos) {
-      throw InputError(
-          fmt::format("--action-us '{}': '{}' is not OP=MICROSECONDS with OP one of F, B, I, W", text, item));
-    }
-    if (!given.emplace(item[0], parse_number("--action-us", item.substr(2))).second) {
-      throw InputError(fmt::format("--action-us '{}' names {} twice", text, item[0]));
-    }
-  }
-  const auto time = [&](char op) {
-    const auto found = given.find(op);
-    return from_us(found == given.end() ? 1000.0 : found->second, fmt::format("--action-us {}", op));
-  };
-  ActionTimes times = action_times(time('F'), time('I'), time('W'));
-  if (given.contains('B')) {
-    times.backward = time('B');
-  }
-  return times;
-}
-
-Link resolve_link(const Options& options, const UnitBytes& bytes) {
-  const SimTime latency = from_us(options.hop_us, "--hop-us");
-  if (options.unit_us && options.hop_gbps) {
-    throw InputError("--unit-us and --hop-GBps exclude each other");
-  }
-  if (options.unit_us) {
-    return link_from_unit_time(latency, from_us(*options.unit_us, "--unit-us"), bytes);
-  }
-  const std::string rate = options.hop_gbps.value_or("50");
-  return link_from_rate(
-      latency, rate == "inf" ? std::numeric_limits<double>::infinity() : parse_number("--hop-GBps", rate), bytes);
-}
-
-std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }
-
-std::string milliseconds(SimTime time) { return fmt::format("{:.3f}", to_us(time) / 1000); }
 
 void print_comparison(const Depth& depth, const Schedule& schedule, const std::vector<PolicyRow>& rows) {
   fmt::print("{}\n{}, {} ranks x {} virtual stages, {} microbatches; one simulated step per routing policy\n\n",
@@ -117,11 +62,14 @@ void print_report(const Depth& depth, const Program& program, const SimReport& r
 }  // namespace
 
 int run_sim(const Options& options) {
+  if (options.compare) {
+    return run_compare_schedules(options);
+  }
   const Layout layout = resolve_layout(options);
   const Schedule schedule = resolve_schedule(options, layout);
   const Depth depth = resolve_depth(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
-  const CostModel costs(resolve_times(options.action_us), resolve_link(options, bytes), bytes);
+  const CostModel costs(resolve_times(options), resolve_link(options, bytes), bytes);
   if (options.compare_cache) {
     if (!options.trace.empty()) {
       throw InputError("--trace shows one policy and does not go with --compare-cache");

@@ -1,0 +1,29 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// svg_text.hpp (private): the small part of SVG that a drawing of a timeline needs, as text.
+#pragma once
+
+#include <string>
+#include <string_view>
+
+#include "plumb/simulator/sim_time.hpp"
+
+namespace plumb {
+
+// Fit for text and attributes: markup escaped, what XML 1.0 forbids and bytes beyond ASCII that are not UTF-8 become ?.
+std::string xml_escaped(std::string_view text);
+
+// At most two decimals, no trailing zeros: pixels.
+std::string px(double value);
+
+// "24 ms": four significant digits in s, ms or us, whichever suits `scale`.
+std::string time_text(SimTime time, SimTime scale);
+
+// About as wide as a proportional sans serif sets it.
+double text_width(std::string_view text, double font_px);
+
+// The fill of an operation ('F', 'B', 'I', 'W') in one of `num_shades` lightnesses, "#rrggbb". The four hues stay apart
+// for colour-blind readers (Okabe and Ito's), dark text is readable on all of them.
+std::string shade_of(char operation, int shade, int num_shades);
+
+}  // namespace plumb
