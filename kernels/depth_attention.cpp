@@ -136,7 +136,7 @@ void inverse_rms(const DepthProblem& problem, const void* block, void* inverse_r
 }
 
 void fold_query(const DepthProblem& problem, const void* query, const void* gain, void* folded) {
-  with_storage(problem.storage, [&]<class V>() {
+  with_storage(gradient_storage(problem.storage), [&]<class V>() {
     using A = Accumulator<V>;
     for (std::int64_t j = 0; j < problem.width; ++j) {
       static_cast<A*>(folded)[j] = static_cast<const A*>(query)[j] * static_cast<const A*>(gain)[j];

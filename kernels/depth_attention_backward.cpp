@@ -199,7 +199,7 @@ void inter_block_backward(const DepthProblem& problem, const InterBlockBackward&
 }
 
 void reduce_query_gradient(const DepthProblem& problem, const QueryReduction& args) {
-  with_storage(problem.storage, [&]<class V>() { reduce<Accumulator<V>>(problem, args); });
+  with_storage(gradient_storage(problem.storage), [&]<class V>() { reduce<Accumulator<V>>(problem, args); });
 }
 
 }  // namespace plumb

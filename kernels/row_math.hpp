@@ -10,6 +10,8 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <stdexcept>
+#include <string>
 
 #include "plumb/kernels/storage.hpp"
 
@@ -28,13 +30,16 @@ struct AccumulatorOf<double> {
 template <class V>
 using Accumulator = typename AccumulatorOf<V>::type;
 
-/// Calls `run.template operator()<V>()` with the C++ type of `storage`.
+/// Calls `run.template operator()<V>()` with the C++ type of `storage`. The reference knows fp32 and fp64 only.
 template <class Run>
 void with_storage(Storage storage, Run&& run) {
-  if (bytes_per_element(storage) == sizeof(double)) {
+  if (storage == Storage::fp64) {
     run.template operator()<double>();
-  } else {
+  } else if (storage == Storage::fp32) {
     run.template operator()<float>();
+  } else {
+    throw std::invalid_argument("depth attention: the reference has no " + std::string(to_string(storage)) +
+                                "; legal: fp32, fp64 (see cpu_operators.hpp)");
   }
 }
 

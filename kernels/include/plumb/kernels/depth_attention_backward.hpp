@@ -39,7 +39,8 @@ struct AggregateBackward {
 };
 void aggregate_backward(const DepthProblem& problem, const AggregateBackward& args);
 
-/// Backward of merge_forward for one sublayer. Writes delta, which needs the mixture o (recomputed by phase 1), and
+/// Backward of merge_forward for one sublayer. Writes delta, which needs the mixture o (recomputed by phase 1; in
+/// gradient_storage, because a rounded o would spoil delta; or none: then `later` holds all sources), and
 /// adds the gradient of the last of `later` when it is the open partial. All other sources are left to
 /// inter_block_backward. With no `later` at all only delta is written.
 struct MergeBackward {

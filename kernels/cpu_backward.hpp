@@ -1,0 +1,185 @@
+// SPDX-License-Identifier: Apache-2.0
+// cpu_backward.hpp (private): backward of a merge and of a direct aggregate, row by row, for lanes L and values V.
+//
+// Symbols as in depth_attention_backward.hpp. dq is added to the row of its token's run, in token order.
+#pragma once
+
+#include "cpu_forward.hpp"
+
+namespace plumb::kernels_detail {
+
+/// What one (source, query) pair passes on: dv += p G + to_query q - to_value v, dq += to_query v.
+struct PairGradient {
+  float p = 0;
+  float to_query = 0;  // ds r
+  float to_value = 0;  // ds s r^2 / d
+};
+
+/// A sole source has p = 1 and ds = 0, exactly.
+inline constexpr PairGradient kSole{1, 0, 0};
+
+[[gnu::always_inline]] inline PairGradient pair_gradient(float p, float u, float delta, float s, float r,
+                                                         std::int64_t width) {
+  const float to_query = p * (u - delta) * r;
+  return {p, to_query, to_query * s * r / static_cast<float>(width)};
+}
+
+/// dv and dq of R sources at one token in one pass over the row.
+template <class L, class V, int R>
+[[gnu::always_inline]] inline void add_pair_gradients(const PairGradient* pair, const V* const* v, float* const* dv,
+                                                      const bool* first_touch, const float* query, const float* grad_h,
+                                                      float* query_sum, std::int64_t width) {
+  using F = typename L::F;
+  F p[R];
+  F to_query[R];
+  F to_value[R];
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    p[r] = L::set(pair[r].p);
+    to_query[r] = L::set(pair[r].to_query);
+    to_value[r] = L::set(-pair[r].to_value);
+  }
+  for (std::int64_t j = 0; j < width; j += kWide) {
+    const std::int64_t count = width - j;
+    const F g = load_some<L>(grad_h + j, count);
+    const F q = load_some<L>(query + j, count);
+    F dq = load_some<L>(query_sum + j, count);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const F x = load_some<L>(v[r] + j, count);
+      F sum = first_touch[r] ? L::mul(p[r], g) : L::fma(p[r], g, load_some<L>(dv[r] + j, count));
+      sum = L::fma(to_query[r], q, sum);
+      sum = L::fma(to_value[r], x, sum);
+      store_some<L>(dv[r] + j, sum, count, false);
+      dq = L::fma(to_query[r], x, dq);
+    }
+    store_some<L>(query_sum + j, dq, count, false);
+  }
+}
+
+/// dv (+)= G: all that a sole source receives.
+template <class L>
+void add_sole_gradient(const float* grad_h, float* dv, bool first_touch, std::int64_t width) {
+  for (std::int64_t j = 0; j < width; j += kWide) {
+    const std::int64_t count = width - j;
+    const typename L::F g = load_some<L>(grad_h + j, count);
+    store_some<L>(dv + j, first_touch ? g : L::add(load_some<L>(dv + j, count), g), count, false);
+  }
+}
+
+template <class L, class V>
+void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = task.shape.width;
+  const std::int64_t n = task.num_later;
+  Scratch64 scratch(task.scratch);
+  const V** rows = scratch.take<const V*>(n);
+  float* products = scratch.take<float>(n * kWide);
+  for (std::int64_t t = begin; t < end; ++t) {
+    const float* grad_h = row_at<float>(task.grad_h, t, width);
+    const float* both[2] = {task.query, grad_h};
+    for (std::int64_t i = 0; i < n; ++i) {
+      rows[i] = row_at<V>(task.later[i].value, t, width);
+    }
+    dots<L, V>(rows, n, both, 2, width, products, kWide, {width, nullptr});
+    if (task.mixture == nullptr && n == 1) {
+      task.delta[t] = products[1];
+      if (task.grad_partial != nullptr) {
+        add_sole_gradient<L>(grad_h, row_at<float>(task.grad_partial, t, width), false, width);
+      }
+      continue;
+    }
+    float delta = 0;
+    if (task.mixture != nullptr) {
+      const float* o = row_at<float>(task.mixture, t, width);
+      float along = 0;
+      dots<L, float>(&o, 1, &grad_h, 1, width, &along, 1, {width, nullptr});
+      delta = n == 0 ? along : __builtin_expf(task.mixture_lse[t] - task.lse[t]) * along;
+    }
+    PairGradient last;
+    float s = 0;
+    float r = 0;
+    float p = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      r = scale_of<L>(task.later[i], rows[i], t, task.shape, nullptr);
+      s = r * products[i * kWide];
+      p = __builtin_expf(s - task.lse[t]);
+      delta += p * products[i * kWide + 1];
+    }
+    task.delta[t] = delta;
+    if (task.grad_partial == nullptr) {
+      continue;
+    }
+    last = pair_gradient(p, products[(n - 1) * kWide + 1], delta, s, r, width);
+    float* gradient = row_at<float>(task.grad_partial, t, width);
+    const bool overwrite = false;
+    add_pair_gradients<L, V, 1>(&last, rows + n - 1, &gradient, &overwrite, task.query, grad_h,
+                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width);
+  }
+}
+
+inline std::size_t merge_backward_scratch_bytes(std::int64_t num_later) {
+  return Scratch64::bytes<void*>(num_later) + Scratch64::bytes<float>(num_later * kWide);
+}
+
+template <class L, class V>
+void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = task.shape.width;
+  const std::int64_t n = task.num_sources;
+  Scratch64 scratch(task.scratch);
+  const V** rows = scratch.take<const V*>(n);
+  float** gradients = scratch.take<float*>(n);
+  bool* first_touch = scratch.take<bool>(n);
+  float* scale = scratch.take<float>(n);
+  float* products = scratch.take<float>(n * kWide);
+  float* weights = scratch.take<float>(n * kWide);
+  float* unused = scratch.take<float>(2 * kWide);
+  PairGradient* pairs = scratch.take<PairGradient>(n);
+  for (std::int64_t i = 0; i < n; ++i) {
+    first_touch[i] = task.sources[i].first_touch;
+  }
+  for (std::int64_t t = begin; t < end; ++t) {
+    const float* grad_h = row_at<float>(task.grad_h, t, width);
+    if (n == 1) {
+      add_sole_gradient<L>(grad_h, row_at<float>(task.sources[0].gradient, t, width), first_touch[0], width);
+      continue;
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      rows[i] = row_at<V>(task.sources[i].source.value, t, width);
+      gradients[i] = row_at<float>(task.sources[i].gradient, t, width);
+      scale[i] = scale_of<L>(task.sources[i].source, rows[i], t, task.shape, nullptr);
+    }
+    const float* both[2] = {task.query, grad_h};
+    dots<L, V>(rows, n, both, 2, width, products, kWide, {0, gradients});
+    for (std::int64_t i = 0; i < n; ++i) {
+      products[i * kWide] *= scale[i];
+      L::store(weights + i * kWide, L::load(products + i * kWide));
+    }
+    softmax<L>(weights, n, kWide, unused, unused + kWide);
+    float delta = 0;
+    for (std::int64_t i = 0; i < n; ++i) {
+      delta += weights[i * kWide] * products[i * kWide + 1];
+    }
+    for (std::int64_t i = 0; i < n; ++i) {
+      pairs[i] =
+          pair_gradient(weights[i * kWide], products[i * kWide + 1], delta, products[i * kWide], scale[i], width);
+    }
+    float* query_sum = row_at<float>(task.query_sums, t / kTokensPerRun, width);
+    std::int64_t i = 0;
+    for (; i + 4 <= n; i += 4) {
+      add_pair_gradients<L, V, 4>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
+                                  width);
+    }
+    for (; i < n; ++i) {
+      add_pair_gradients<L, V, 1>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
+                                  width);
+    }
+  }
+}
+
+inline std::size_t aggregate_backward_scratch_bytes(std::int64_t n) {
+  return 2 * Scratch64::bytes<void*>(n) + Scratch64::bytes<bool>(n) + Scratch64::bytes<float>(n) +
+         2 * Scratch64::bytes<float>(n * kWide) + Scratch64::bytes<float>(2 * kWide) +
+         Scratch64::bytes<PairGradient>(n);
+}
+
+}  // namespace plumb::kernels_detail
