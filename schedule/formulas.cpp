@@ -2,6 +2,8 @@
 #include "plumb/schedule/formulas.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -56,18 +58,21 @@ void warmup_and_peak(const ScheduleRequest& request, const Sizes& n, ScheduleFor
     out.peak = per_rank(n, value);
     out.peak_is_exact = is_exact;
   };
-  // Forwards that the building block starts before the rank's first I.
-  const auto block_warmup = [&](auto offsets, int limit, std::string limit_text) {
-    fill("forwards that start before the first I in the building block", [&](std::int64_t r) {
+  // Forwards that the building block starts before the rank's first I: in each chunk one per period.
+  const auto block_warmup = [&](auto offsets, std::string_view of_a, std::string_view of_b) {
+    fill(fmt::format("min(M, ceil({}/6)) + min(M, ceil({}/6))", of_a, of_b), [&](std::int64_t r) {
       const block::Offsets at = offsets(n.pp, r);
       const auto before = [&](std::int64_t start) {
         return std::min(n.m, (at[2] - start + block::period - 1) / block::period);
       };
       return before(at[0]) + before(at[1]);
     });
-    fill_peak(
-        std::move(limit_text), [&](std::int64_t) { return std::min<std::int64_t>(n.all(), limit); }, false);
   };
+  const auto block_peak = [&](std::string text, int limit) {
+    fill_peak(
+        std::move(text), [&](std::int64_t) { return std::min<std::int64_t>(n.all(), limit); }, false);
+  };
+  const int pp = static_cast<int>(n.pp);
   switch (request.kind) {
     case ScheduleKind::gpipe:
     case ScheduleKind::looped_bfs:
@@ -86,13 +91,14 @@ void warmup_and_peak(const ScheduleRequest& request, const Sizes& n, ScheduleFor
       return fill("min(M, 2P-1-r) + min(M, r+1)",
                   [&](std::int64_t r) { return std::min(n.m, 2 * n.pp - 1 - r) + std::min(n.m, r + 1); });
     case ScheduleKind::dualpipe_v:
-      fill("2P, on the last rank 2P+1", [&](std::int64_t r) { return 2 * n.pp + (r == n.pp - 1 ? 1 : 0); });
+      fill("2P (2P+1 on the last rank)", [&](std::int64_t r) { return 2 * n.pp + (r == n.pp - 1 ? 1 : 0); });
       return fill_peak("2P+1", [&](std::int64_t) { return 2 * n.pp + 1; });
     case ScheduleKind::v_half:
-      return block_warmup(block::half, block::half_limit(static_cast<int>(n.pp)), "at most min(2M, P+2)");
+      block_warmup(block::half, pp % 2 == 0 ? "(3P+2)" : "(3P-1)", pp % 2 == 0 ? "(3r+4)" : "(3r+1)");
+      return block_peak("min(2M, P + 2)", block::half_limit(pp));
     case ScheduleKind::v_min:
-      return block_warmup(block::third, block::third_limit(static_cast<int>(n.pp)),
-                          n.pp % 3 == 2 ? "at most min(2M, (2P+2)/3 + 2)" : "at most min(2M, 2P/3 + 2), rounded down");
+      block_warmup(block::third, pp % 3 == 0 ? "(2P+2)" : "2P", pp % 3 == 0 ? "(2r+3)" : "(2r+1)");
+      return block_peak(pp % 3 == 2 ? "min(2M, ceil(2P/3) + 2)" : "min(2M, floor(2P/3) + 2)", block::third_limit(pp));
   }
 }
 
