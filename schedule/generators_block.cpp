@@ -4,12 +4,16 @@
 // then closes the gaps and puts each W where its rank would wait, or where memory demands it.
 #include <algorithm>
 #include <array>
+#include <bit>
 #include <cstdint>
 #include <utility>
+
+#include <fmt/format.h>
 
 #include "blocks.hpp"
 #include "building.hpp"
 #include "plumb/schedule/generators.hpp"
+#include "plumb/schedule/invariant.hpp"
 
 namespace plumb {
 namespace {
@@ -18,8 +22,20 @@ namespace {
 constexpr std::array<Op, 4> part_op = {Op::forward, Op::forward, Op::backward_input, Op::backward_input};
 constexpr std::array<int, 4> part_stage = {0, 1, 1, 0};
 
+// In every period a rank has one step for each of the four, and two are left for W.
+void require_apart(const block::Offsets& offsets, RankId rank) {
+  unsigned taken = 0;
+  for (const std::int64_t offset : offsets)
+    taken |= 1U << (offset % block::period);
+  require(std::popcount(taken) == 4, [&] {
+    return fmt::format("two of the starts {}, {}, {}, {} on rank {} meet modulo {}", offsets[0], offsets[1], offsets[2],
+                       offsets[3], rank.value, block::period);
+  });
+}
+
 // All F and I of a rank in the order of their starts.
 std::vector<Compute> order_of(const Layout& layout, RankId rank, const block::Offsets& offsets) {
+  require_apart(offsets, rank);
   std::array<int, 4> next{};
   const auto start = [&](std::size_t part) {
     return next[part] < layout.microbatches() ? offsets[part] + std::int64_t{block::period} * next[part] : INT64_MAX;

@@ -99,6 +99,15 @@ TEST_CASE("half and a third of the memory of 1F1B, and two activations, are enou
   }
 }
 
+TEST_CASE("the building blocks of V-Half and V-Min repeat without collision on any number of ranks", "[schedule]") {
+  // A collision breaks an invariant and aborts.
+  for (int pp = 1; pp <= 300; ++pp) {
+    const Layout layout(pp, 2, 1, Placement::vee);
+    REQUIRE(v_half(layout).num_actions() == 6U * static_cast<unsigned>(pp));
+    REQUIRE(v_min(layout).num_actions() == 6U * static_cast<unsigned>(pp));
+  }
+}
+
 TEST_CASE("V-Half and V-Min lose no more time the more microbatches there are", "[schedule]") {
   for (int pp = 1; pp <= 24; ++pp) {
     for (const auto make : {v_half, v_min}) {
