@@ -66,10 +66,10 @@ Shown what_is_shown(const Timeline& timeline, const Rows& rows, const std::vecto
   return shown;
 }
 
-// What to leave out: of each repetition all but one period on either side, the largest first, while it saves more
-// paper than the breaks take.
+// What to leave out: of each repetition all but one period, the largest first, while it saves more paper than the
+// breaks take.
 std::vector<AxisBreak> breaks_of(std::vector<Periods> all, SimTime step, double pixels_per_us, double line) {
-  const auto spared = [](const Periods& periods) { return (periods.count - 2) * periods.length; };
+  const auto spared = [](const Periods& periods) { return (periods.count - 1) * periods.length; };
   std::erase_if(all, [&](const Periods& p) { return to_us(spared(p)) * pixels_per_us < 2 * Axis::break_width; });
   std::stable_sort(all.begin(), all.end(), [&](const Periods& a, const Periods& b) { return spared(a) > spared(b); });
   const auto most = static_cast<std::size_t>(std::max(1.0, 0.4 * line / (2 * Axis::break_width)));
@@ -78,8 +78,8 @@ std::vector<AxisBreak> breaks_of(std::vector<Periods> all, SimTime step, double 
   std::vector<AxisBreak> breaks;
   for (const Periods& periods : all) {
     breaks.push_back({periods.begin + periods.length,
-                      periods.end() - periods.length,
-                      {fmt::format("{} equal periods", periods.count - 2),
+                      periods.end(),
+                      {fmt::format("{} equal periods", periods.count - 1),
                        fmt::format("of {} left out", time_text(periods.length, step))}});
   }
   return breaks;

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "svg_text.hpp"
 
+#include <algorithm>
 #include <array>
 #include <cmath>
 
@@ -63,12 +64,13 @@ std::string px(double value) {
   return text == "-0" ? "0" : text;
 }
 
-std::string time_text(SimTime time, SimTime scale) {
-  const double us = to_us(time);
+std::string time_text(SimTime time, SimTime scale, int significant) {
   const double scale_us = to_us(scale);
-  if (scale_us >= 1e6) return fmt::format("{:.4g} s", us * 1e-6);
-  if (scale_us >= 1e3) return fmt::format("{:.4g} ms", us * 1e-3);
-  return fmt::format("{:.4g} \u00b5s", us);
+  const double unit_us = scale_us >= 1e6 ? 1e6 : scale_us >= 1e3 ? 1e3 : 1;
+  const std::string_view unit = scale_us >= 1e6 ? "s" : scale_us >= 1e3 ? "ms" : "\u00b5s";
+  const double value = to_us(time) / unit_us;
+  const int before_point = value >= 1 ? static_cast<int>(std::log10(value)) + 1 : 0;
+  return fmt::format("{:.{}g} {}", value, std::max(significant, before_point), unit);
 }
 
 double text_width(std::string_view text, double font_px) { return 0.58 * font_px * static_cast<double>(text.size()); }

@@ -16,10 +16,10 @@ std::string xml_escaped(std::string_view text);
 // At most two decimals, no trailing zeros: pixels.
 std::string px(double value);
 
-// "24 ms": four significant digits in s, ms or us, whichever suits `scale`.
-std::string time_text(SimTime time, SimTime scale);
+// "24 ms": in s, ms or us, whichever suits `scale`, with all digits before the point and at least `significant` in all.
+std::string time_text(SimTime time, SimTime scale, int significant = 4);
 
-// About as wide as a proportional sans serif sets it.
+// About as wide as a wide proportional sans serif sets it.
 double text_width(std::string_view text, double font_px);
 
 // The fill of an operation ('F', 'B', 'I', 'W') in one of `num_shades` lightnesses, "#rrggbb". The four hues stay apart

@@ -33,6 +33,13 @@ class Drawing {
         axis_(fold(program, timeline, rows_)),
         num_shades_(std::min(program.layout.vp(), most_shades)),
         width_(std::max(least_width, left + axis_.band_width() + right)) {
+    for (const RankTimeline& rank : timeline.ranks) {
+      for (std::size_t i = 0; i < rank.compute.size(); ++i) {
+        const ComputeTimes& times = rank.compute[i];
+        has_waiting_ = has_waiting_ || times.exposed.count() > 0;
+        has_idle_ = has_idle_ || (i > 0 && times.start - times.exposed > rank.compute[i - 1].end);
+      }
+    }
     for (const RankProgram& rank : program.ranks) {
       num_cells_ += static_cast<int>(rank.compute.size());
       for (const ComputeStep& step : rank.compute) {
@@ -148,7 +155,7 @@ class Drawing {
     double x = 16;
     double baseline = y + (options_.subtitle.empty() ? 0 : 17);
     const auto item = [&](double swatch, std::string_view label, auto&& draw_swatch) {
-      const double needed = swatch + 6 + text_width(label, 11) + 18;
+      const double needed = swatch + 6 + text_width(label, 10) + 20;
       if (x + needed > width_ && x > 16) {
         x = 16;
         baseline += legend_line;
@@ -185,9 +192,9 @@ class Drawing {
                rect(at + 14 * i, top, 14, 12, fmt::format("{}{}", operation, i));
            });
     }
-    item(14, "waiting for work elsewhere", box("i"));
-    item(14, "waiting for messages", box("w"));
-    item(14, "before the first and after the last", box("e"));
+    if (has_idle_) item(14, "waiting for work elsewhere", box("i"));
+    if (has_waiting_) item(14, "waiting for messages", box("w"));
+    item(14, "before the first, after the last", box("e"));
     legend_bottom_ = baseline;
   }
 
@@ -215,7 +222,7 @@ class Drawing {
         if (!place || place->band != band) continue;
         const double x = left + place->x;
         line(x, bottom, x, bottom + 4, "a");
-        const std::string label = time_text(at, timeline_.step);
+        const std::string label = time_text(at, 10 * tick, 12);
         const double half = text_width(label, 10) / 2;
         if (x - half < free_from || x + half > width_ - 2) continue;
         text(x, bottom + 15, label, "t");
@@ -247,9 +254,8 @@ class Drawing {
       if (times[i].exposed.count() > 0) background(row, times[i].start - times[i].exposed, times[i].start, "w");
     }
     for (std::size_t i = 0; i < steps.size(); ++i) {
-      const bool shared = steps[i].overlaps_next && i + 1 < steps.size() && times[i + 1].start == times[i].end;
-      if (shared) {
-        draw_pair(row, steps[i].compute, steps[i + 1].compute, times[i].start, times[i + 1].end);
+      if (steps[i].overlaps_next && i + 1 < steps.size()) {
+        draw_pair(row, steps[i].compute, steps[i + 1].compute, times[i], times[i + 1]);
         ++i;
       } else {
         draw_cell(row, steps[i].compute, times[i].start, times[i].end);
@@ -293,13 +299,22 @@ class Drawing {
     }
   }
 
-  void draw_pair(std::size_t row, const Compute& first, const Compute& second, SimTime from, SimTime to) {
-    const std::vector<AxisSpan> spans = axis_.spans(from, to);
+  // Both halves share the rank for as long as either runs; where it waits between them the cell has a gap.
+  void draw_pair(std::size_t row, const Compute& first, const Compute& second, const ComputeTimes& a,
+                 const ComputeTimes& b) {
+    std::vector<AxisSpan> spans;
+    if (b.start <= a.end) {
+      spans = axis_.spans(a.start, std::max(a.end, b.end));
+    } else {
+      spans = axis_.spans(a.start, a.end);
+      for (const AxisSpan& span : axis_.spans(b.start, b.end))
+        spans.push_back(span);
+    }
     const double half = (rows_.height - 1) / 2;
+    const std::string title =
+        title_of(row, fmt::format("{} and {} together", to_string(first), to_string(second)), a.start, b.end);
     for (const AxisSpan& span : spans) {
       const double y = band_top(span.band) + rows_.top(row) + 0.5;
-      const std::string title =
-          title_of(row, fmt::format("{} and {} together", to_string(first), to_string(second)), from, to);
       rect(left + span.x, y, span.width, half, class_of(first), title);
       rect(left + span.x, y + half, span.width, half, class_of(second), title);
     }
@@ -334,10 +349,10 @@ class Drawing {
       if (!from || !to || from->band != to->band) continue;
       const auto sender = program_.sender(MessageId(m)).index();
       const auto receiver = program_.receiver(MessageId(m)).index();
-      const double down = sender < receiver ? rows_.height : 0;
+      const double out = rows_.height * (sender < receiver ? 0.82 : 0.18);
       const double top = band_top(from->band);
-      line(left + from->x, top + rows_.top(sender) + down, left + to->x,
-           top + rows_.top(receiver) + rows_.height - down, "m");
+      line(left + from->x, top + rows_.top(sender) + out, left + to->x, top + rows_.top(receiver) + rows_.height - out,
+           "m");
     }
   }
 
@@ -353,6 +368,8 @@ class Drawing {
   int num_cells_ = 0;
   std::set<char> operations_;
   bool has_pairs_ = false;
+  bool has_idle_ = false;     // between two computations, not for messages
+  bool has_waiting_ = false;  // for messages
   std::string body_;
 };
 
