@@ -2,91 +2,134 @@
 #include "plumb/cache/arbiter.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <functional>
+#include <utility>
 
 namespace plumb {
 
 namespace {
 
-bool before(const NicArbiter::Request& a, const NicArbiter::Request& b) {
-  if (a.lane != b.lane) {
-    return a.lane == MessageLane::urgent;
-  }
-  return a.ready_at != b.ready_at ? a.ready_at < b.ready_at : a.order < b.order;
-}
+constexpr std::int64_t bulk_bit = std::int64_t{1} << 62;
 
 }  // namespace
 
-bool NicArbiter::Later::operator()(const Request& a, const Request& b) const { return before(b, a); }
-
-NicArbiter::NicArbiter(int num_ranks)
-    : egress_busy_(static_cast<std::size_t>(num_ranks)),
-      ingress_busy_(static_cast<std::size_t>(num_ranks)),
-      pairs_from_(static_cast<std::size_t>(num_ranks)),
-      pairs_to_(static_cast<std::size_t>(num_ranks)) {}
-
-std::size_t NicArbiter::pair_index(RankId from, RankId to) {
-  for (const std::int32_t pair : pairs_from_[from.index()]) {
-    if (pairs_[static_cast<std::size_t>(pair)].to == to) {
-      return static_cast<std::size_t>(pair);
+template <class Visit>
+void NicArbiter::RankSet::for_each_also_in(const RankSet& other, Visit&& visit) const {
+  for (std::size_t word = 0; word < words_.size(); ++word) {
+    for (std::uint64_t both = words_[word] & other.words_[word]; both != 0; both &= both - 1) {
+      visit(RankId(word * 64 + static_cast<std::size_t>(std::countr_zero(both))));
     }
   }
-  const auto pair = static_cast<std::int32_t>(pairs_.size());
-  pairs_.push_back({.from = from, .to = to, .waiting = {}});
-  is_touched_.push_back(false);
-  pairs_from_[from.index()].push_back(pair);
-  pairs_to_[to.index()].push_back(pair);
-  return static_cast<std::size_t>(pair);
 }
 
-void NicArbiter::mark(std::size_t pair) {
-  if (!is_touched_[pair]) {
-    is_touched_[pair] = true;
-    touched_.push_back(static_cast<std::int32_t>(pair));
+NicArbiter::NicArbiter(int num_ranks, Duplex duplex)
+    : num_ranks_(static_cast<std::size_t>(num_ranks)),
+      duplex_(duplex),
+      link_of_(num_ranks_ * num_ranks_, -1),
+      free_(2, RankSet(num_ranks_)),
+      waiting_to_(num_ranks_, RankSet(num_ranks_)),
+      waiting_from_(num_ranks_, RankSet(num_ranks_)),
+      is_touched_(num_ranks_, false) {
+  for (RankId rank; rank.index() < num_ranks_; rank = rank.next()) {
+    for (RankSet& ends : free_)
+      ends.insert(rank);
   }
 }
 
-void NicArbiter::submit(const Request& request) {
-  const std::size_t pair = pair_index(request.from, request.to);
-  pairs_[pair].waiting.push(request);
-  mark(pair);
+NicArbiter::Link NicArbiter::link(RankId from, RankId to) {
+  std::int32_t& number = cell(from, to);
+  if (number < 0) {
+    number = static_cast<std::int32_t>(ends_.size());
+    ends_.push_back({from, to});
+    best_.emplace_back();
+    others_.emplace_back();
+  }
+  return Link(number);
 }
 
-void NicArbiter::release(RankId from, RankId to) {
-  egress_busy_[from.index()] = false;
-  ingress_busy_[to.index()] = false;
-  for (const std::int32_t pair : pairs_from_[from.index()]) {
-    mark(static_cast<std::size_t>(pair));
+void NicArbiter::touch(RankId from) {
+  if (is_touched_[from.index()]) return;
+  is_touched_[from.index()] = true;
+  touched_.push_back(from);
+}
+
+void NicArbiter::submit(Link link, MessageLane lane, std::int64_t ready_at, std::int64_t order) {
+  const auto [from, to] = ends_[link.index()];
+  Waiting waiting{ready_at | (lane == MessageLane::bulk ? bulk_bit : 0), order};
+  Waiting& best = best_[link.index()];
+  if (!waiting_to_[from.index()].contains(to)) {
+    waiting_to_[from.index()].insert(to);
+    waiting_from_[to.index()].insert(from);
+    best = waiting;
+  } else {
+    if (best > waiting) std::swap(best, waiting);
+    std::vector<Waiting>& others = others_[link.index()];
+    others.push_back(waiting);
+    std::push_heap(others.begin(), others.end(), std::greater<>());
   }
-  for (const std::int32_t pair : pairs_to_[to.index()]) {
-    mark(static_cast<std::size_t>(pair));
+  touch(from);
+}
+
+void NicArbiter::release(Link link) {
+  const auto [from, to] = ends_[link.index()];
+  free_egress().insert(from);
+  free_ingress().insert(to);
+  touch(from);
+  freed_ingress_.push_back(to);
+  if (duplex_ == Duplex::half) {
+    touch(to);
+    freed_ingress_.push_back(from);
   }
 }
 
-void NicArbiter::start_ready(std::vector<Request>& started) {
-  // Only the best of each pair can start, and a start makes both ends busy: one pass over the heads, best first, is
-  // exact.
-  std::vector<std::int32_t>& candidates = touched_;
-  for (const std::int32_t pair : candidates) {
-    is_touched_[static_cast<std::size_t>(pair)] = false;
-  }
-  std::erase_if(candidates, [this](std::int32_t index) {
-    const Pair& pair = pairs_[static_cast<std::size_t>(index)];
-    return pair.waiting.empty() || egress_busy_[pair.from.index()] || ingress_busy_[pair.to.index()];
+// The best message that this egress could start now.
+void NicArbiter::add_best_of(RankId from) {
+  if (!free_egress().contains(from)) return;
+  Candidate candidate{{}, Link(-1)};
+  waiting_to_[from.index()].for_each_also_in(free_ingress(), [&](RankId to) {
+    const Link link(cell(from, to));
+    if (candidate.link.value < 0 || candidate.best > best_[link.index()]) candidate = {best_[link.index()], link};
   });
-  std::sort(candidates.begin(), candidates.end(), [this](std::int32_t a, std::int32_t b) {
-    return before(pairs_[static_cast<std::size_t>(a)].waiting.top(), pairs_[static_cast<std::size_t>(b)].waiting.top());
-  });
-  for (const std::int32_t index : candidates) {
-    Pair& pair = pairs_[static_cast<std::size_t>(index)];
-    if (egress_busy_[pair.from.index()] || ingress_busy_[pair.to.index()]) {
+  if (candidate.link.value < 0) return;
+  candidates_.push_back(candidate);
+  std::push_heap(candidates_.begin(), candidates_.end(), std::greater<>());
+}
+
+void NicArbiter::start_ready(std::vector<Started>& started) {
+  // After the last call nothing could start, so whatever can now has an end that was freed or was submitted since.
+  for (const RankId to : freed_ingress_) {
+    waiting_from_[to.index()].for_each_also_in(free_egress(), [&](RankId from) { touch(from); });
+  }
+  freed_ingress_.clear();
+  for (const RankId from : touched_) {
+    is_touched_[from.index()] = false;
+    add_best_of(from);
+  }
+  touched_.clear();
+  // The best of all is the best of its egress; one that lost its receiver to a better message is looked for anew.
+  while (!candidates_.empty()) {
+    const Candidate candidate = candidates_.front();
+    std::pop_heap(candidates_.begin(), candidates_.end(), std::greater<>());
+    candidates_.pop_back();
+    const auto [from, to] = ends_[candidate.link.index()];
+    if (!free_egress().contains(from) || !free_ingress().contains(to)) {
+      add_best_of(from);
       continue;
     }
-    egress_busy_[pair.from.index()] = true;
-    ingress_busy_[pair.to.index()] = true;
-    started.push_back(pair.waiting.top());
-    pair.waiting.pop();
+    free_egress().erase(from);
+    free_ingress().erase(to);
+    started.push_back({candidate.link, candidate.best.order});
+    std::vector<Waiting>& others = others_[candidate.link.index()];
+    if (others.empty()) {
+      waiting_to_[from.index()].erase(to);
+      waiting_from_[to.index()].erase(from);
+    } else {
+      best_[candidate.link.index()] = others.front();
+      std::pop_heap(others.begin(), others.end(), std::greater<>());
+      others.pop_back();
+    }
   }
-  candidates.clear();
 }
 
 }  // namespace plumb

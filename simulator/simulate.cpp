@@ -88,7 +88,7 @@ class Engine {
     do {
       started_.clear();
       arbiter_.start_ready(started_);
-      for (const NicArbiter::Request& request : started_) {
+      for (const NicArbiter::Started& request : started_) {
         start(MessageId(static_cast<std::int32_t>(request.order)));
       }
     } while (!started_.empty());
@@ -230,7 +230,7 @@ class Engine {
   std::vector<std::int32_t> running_;     // [rank] index of its current computation
   std::priority_queue<Event, std::vector<Event>, Later> events_;
   std::vector<Finished> finished_;
-  std::vector<NicArbiter::Request> started_;
+  std::vector<NicArbiter::Started> started_;
   SimTime now_{0};
   std::size_t num_finished_ = 0;
   Timeline timeline_;

@@ -11,7 +11,7 @@ NicArbiter::Request request(int from, int to, MessageLane lane, std::int64_t rea
 }
 
 std::vector<std::int64_t> start(NicArbiter& arbiter) {
-  std::vector<NicArbiter::Request> started;
+  std::vector<NicArbiter::Started> started;
   arbiter.start_ready(started);
   std::vector<std::int64_t> orders;
   for (const auto& one : started) {

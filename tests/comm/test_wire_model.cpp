@@ -192,7 +192,7 @@ std::vector<Time> started_by_arbiter(const std::vector<Job>& jobs, int num_ranks
                         static_cast<std::int64_t>(event.job)});
       }
     }
-    std::vector<NicArbiter::Request> starting;
+    std::vector<NicArbiter::Started> starting;
     arbiter.start_ready(starting);
     for (const auto& request : starting) {
       const auto index = static_cast<std::size_t>(request.order);

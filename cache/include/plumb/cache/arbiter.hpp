@@ -1,15 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// arbiter.hpp: which waiting message may use the network now, when every rank has one full-duplex NIC.
+// arbiter.hpp: which waiting message may use the network now.
 //
-// A message holds the sender's egress and the receiver's ingress from start to end and is not pre-empted. Whenever both
-// ends are free it starts: a ready message is never held back by one that waits for its receiver (work-conserving).
-// Among candidates urgent goes before bulk, then earlier readiness, then smaller order. It keeps no clock and moves no
-// bytes; the planner and the simulator drive it. Not thread-safe.
+// A message holds the sender's egress and the receiver's ingress from start to end and is not pre-empted; half-duplex,
+// a rank's egress and ingress are one and the same. Whenever both ends are free it starts: a ready message is never
+// held back by one that waits for its receiver (work-conserving). Among candidates urgent goes before bulk, then
+// earlier readiness, then smaller order. It keeps no clock and moves no bytes; the planner and the simulator drive it.
+// Not thread-safe.
 #pragma once
 
 #include <cstdint>
-#include <queue>
 #include <vector>
 
 #include "plumb/cache/policy.hpp"
@@ -17,47 +17,92 @@
 
 namespace plumb {
 
+// What one rank can do at a time: send and receive (one full-duplex network end), or either of them (everything on one
+// communication stream).
+enum class Duplex : std::uint8_t { full, half };
+
 class NicArbiter {
  public:
+  using Link = Id<struct ArbiterLinkTag>;  // an ordered pair of ranks that has messages
+
   struct Request {
     RankId from;
     RankId to;
     MessageLane lane = MessageLane::urgent;
-    std::int64_t ready_at = 0;
-    std::int64_t order = 0;  // the caller's message number, unique
+    std::int64_t ready_at = 0;  // 0..2^62
+    std::int64_t order = 0;     // the caller's message number, unique
+  };
+  struct Started {
+    Link link;
+    std::int64_t order = 0;
   };
 
-  explicit NicArbiter(int num_ranks);
+  explicit NicArbiter(int num_ranks, Duplex duplex = Duplex::full);
+
+  // The same link for the same ranks.
+  Link link(RankId from, RankId to);
 
   // The message may start from now on.
-  void submit(const Request& request);
+  void submit(Link link, MessageLane lane, std::int64_t ready_at, std::int64_t order);
+  void submit(const Request& request) {
+    submit(link(request.from, request.to), request.lane, request.ready_at, request.order);
+  }
   // The message that held these ends has left the wire.
-  void release(RankId from, RankId to);
+  void release(Link link);
+  void release(RankId from, RankId to) { release(link(from, to)); }
   // Takes, best first, every request that can start now and marks its ends busy. Call after all events of one instant.
-  void start_ready(std::vector<Request>& started);
+  // Once it has returned nothing more can start until the next submit or release.
+  void start_ready(std::vector<Started>& started);
 
  private:
-  struct Later {
-    bool operator()(const Request& a, const Request& b) const;
+  struct Waiting {
+    std::int64_t key;  // lane above ready_at
+    std::int64_t order;
+    bool operator>(const Waiting& other) const { return key != other.key ? key > other.key : order > other.order; }
   };
-  using Queue = std::priority_queue<Request, std::vector<Request>, Later>;
-
-  struct Pair {
+  struct Ends {
     RankId from;
     RankId to;
-    Queue waiting;
+  };
+  struct Candidate {
+    Waiting best;
+    Link link;
+    bool operator>(const Candidate& other) const { return best > other.best; }
+  };
+  // One bit per rank.
+  class RankSet {
+   public:
+    explicit RankSet(std::size_t num_ranks) : words_((num_ranks + 63) / 64, 0) {}
+    void insert(RankId rank) { words_[rank.index() / 64] |= bit(rank); }
+    void erase(RankId rank) { words_[rank.index() / 64] &= ~bit(rank); }
+    bool contains(RankId rank) const { return (words_[rank.index() / 64] & bit(rank)) != 0; }
+    template <class Visit>
+    void for_each_also_in(const RankSet& other, Visit&& visit) const;
+
+   private:
+    static std::uint64_t bit(RankId rank) { return std::uint64_t{1} << (rank.index() % 64); }
+    std::vector<std::uint64_t> words_;
   };
 
-  std::size_t pair_index(RankId from, RankId to);
-  void mark(std::size_t pair);
+  std::int32_t& cell(RankId from, RankId to) { return link_of_[from.index() * num_ranks_ + to.index()]; }
+  RankSet& free_egress() { return free_[0]; }
+  RankSet& free_ingress() { return free_[duplex_ == Duplex::full ? 1 : 0]; }
+  void touch(RankId from);
+  void add_best_of(RankId from);
 
-  std::vector<bool> egress_busy_;
-  std::vector<bool> ingress_busy_;
-  std::vector<Pair> pairs_;                            // only pairs that ever had a message
-  std::vector<std::vector<std::int32_t>> pairs_from_;  // [rank] -> indices into pairs_
-  std::vector<std::vector<std::int32_t>> pairs_to_;
-  std::vector<std::int32_t> touched_;  // pairs whose state changed since the last start_ready
+  std::size_t num_ranks_;
+  Duplex duplex_;
+  std::vector<std::int32_t> link_of_;         // [from][to], -1 where no message ever was
+  std::vector<Ends> ends_;                    // [link]
+  std::vector<Waiting> best_;                 // [link], if one waits
+  std::vector<std::vector<Waiting>> others_;  // [link], a heap
+  std::vector<RankSet> free_;                 // egress, ingress; half-duplex only the first
+  std::vector<RankSet> waiting_to_;           // [from]: receivers of waiting messages
+  std::vector<RankSet> waiting_from_;         // [to]: senders of waiting messages
+  std::vector<RankId> freed_ingress_;         // since the last start_ready
+  std::vector<RankId> touched_;               // egresses that may have something to start
   std::vector<bool> is_touched_;
+  std::vector<Candidate> candidates_;  // the best of each touched egress, a heap
 };
 
 }  // namespace plumb

@@ -11,18 +11,27 @@
 #include <cstdint>
 #include <vector>
 
+#include "plumb/cache/arbiter.hpp"
 #include "plumb/cache/program.hpp"
 
 namespace plumb {
+
+struct PlanChunkCosts {
+  std::int64_t forward = 0;
+  std::int64_t backward_input = 0;
+  std::int64_t backward_weight = 0;
+};
 
 // Time in integer ticks; only ratios matter.
 struct PlanCosts {
   std::int64_t forward = 1'000'000;          // F of one chunk
   std::int64_t backward_input = 1'000'000;   // I
   std::int64_t backward_weight = 1'000'000;  // W; B = I + W
-  std::int64_t value_unit = 50'000;     // one [tokens, d] value on a link, both NICs held; 0 = links are never busy
-  std::int64_t gradient_unit = 50'000;  // one gradient on a link
-  std::int64_t latency = 0;             // added to every arrival
+  std::int64_t value_unit = 50'000;      // one [tokens, d] value on a link, both NICs held; 0 = links are never busy
+  std::int64_t gradient_unit = 50'000;   // one gradient on a link
+  std::int64_t latency = 0;              // added to every arrival
+  Duplex duplex = Duplex::full;          // half: one stream per rank carries everything, one message at a time
+  std::vector<PlanChunkCosts> chunks{};  // in depth order, instead of the first three; empty: all chunks are alike
 };
 
 struct PlannedStart {
@@ -40,7 +49,8 @@ struct Plan {
   std::int64_t makespan = 0;
 };
 
-// REQUIRES a legal schedule (check.hpp); one that cannot run is a broken invariant here.
+// REQUIRES a legal schedule (check.hpp); one that cannot run is a broken invariant here. Throws InputError when `costs`
+// names another number of chunks than the layout has.
 Plan plan_order(const Schedule& schedule, const Routing& routing, const PlanCosts& costs);
 
 }  // namespace plumb
