@@ -131,7 +131,7 @@ Bubble forward_bubble(ScheduleKind kind, const Sizes& n, double forward) {
   return {.text = "2(P-1)F", .value = 2.0 * static_cast<double>(n.pp - 1) * forward};
 }
 
-Bubble bubble_of(const ScheduleRequest& request, const Sizes& n, const ChunkTimes& times) {
+Bubble bubble_of(const ScheduleRequest& request, const Sizes& n, const ChunkTimes& times, bool pairs_together) {
   const auto [f, i, w] = times;
   const bool is_even = f == i && i == w;
   const auto ranks = static_cast<double>(n.pp - 1);
@@ -156,8 +156,11 @@ Bubble bubble_of(const ScheduleRequest& request, const Sizes& n, const ChunkTime
       return bubble;
     }
     case ScheduleKind::dualpipe_v: {
-      Bubble bubble{.text = "(P-1)(2F + I - W)", .rule = "W <= I <= F", .value = std::nullopt};
-      if (w <= i && i <= f) bubble.value = ranks * (2 * f + i - w);
+      Bubble bubble{.text = pairs_together ? "(P-1)(2F + I - W)" : "(P-1) max(F + I - W, 2F - 2W)",
+                    .rule = "W <= I <= F",
+                    .value = std::nullopt};
+      if (w <= i && i <= f)
+        bubble.value = ranks * (pairs_together ? 2 * f + i - w : std::max(f + i - w, 2 * f - 2 * w));
       return bubble;
     }
     case ScheduleKind::v_half: {
@@ -172,8 +175,8 @@ Bubble bubble_of(const ScheduleRequest& request, const Sizes& n, const ChunkTime
   return {};
 }
 
-Bubble bubble_of(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times) {
-  Bubble bubble = bubble_of(request, sizes_of(request, layout), times);
+Bubble bubble_of(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times, bool pairs_together) {
+  Bubble bubble = bubble_of(request, sizes_of(request, layout), times, pairs_together);
   const bool is_block = request.kind == ScheduleKind::v_half || request.kind == ScheduleKind::v_min;
   if (bubble.value && is_block) *bubble.value *= times.forward;
   return bubble;
@@ -181,7 +184,7 @@ Bubble bubble_of(const ScheduleRequest& request, const Layout& layout, const Chu
 
 }  // namespace
 
-ScheduleFormulas formulas_of(const ScheduleRequest& request, const Layout& layout) {
+ScheduleFormulas formulas_of(const ScheduleRequest& request, const Layout& layout, bool pairs_together) {
   require_fit(request, layout);
   const Sizes n = sizes_of(request, layout);
   ScheduleFormulas out;
@@ -193,15 +196,16 @@ ScheduleFormulas formulas_of(const ScheduleRequest& request, const Layout& layou
     out.peak.assign(out.peak.size(), 0);
     out.peak_is_exact = true;
   }
-  Bubble bubble = bubble_of(request, layout, ChunkTimes{});
+  Bubble bubble = bubble_of(request, layout, ChunkTimes{}, pairs_together);
   out.bubble_text = std::move(bubble.text);
   out.bubble_rule = std::move(bubble.rule);
   return out;
 }
 
-std::optional<double> bubble_by_formula(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times) {
+std::optional<double> bubble_by_formula(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times,
+                                        bool pairs_together) {
   require_fit(request, layout);
-  return bubble_of(request, layout, times).value;
+  return bubble_of(request, layout, times, pairs_together).value;
 }
 
 }  // namespace plumb

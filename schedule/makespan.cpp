@@ -17,36 +17,29 @@ constexpr double never = -1;
 
 class TimedRun {
  public:
-  TimedRun(const Schedule& schedule, std::span<const ChunkTimes> times, double pair_factor)
-      : schedule_(schedule), layout_(schedule.layout), times_(times), pair_factor_(pair_factor) {
+  TimedRun(const Schedule& schedule, std::span<const ChunkTimes> times, const PairTiming& pairs)
+      : schedule_(schedule),
+        layout_(schedule.layout),
+        times_(times),
+        pairs_(pairs),
+        next_(schedule.ranks.size()),
+        queued_(schedule.ranks.size(), true) {
     const auto size = static_cast<std::size_t>(layout_.num_chunks()) * static_cast<std::size_t>(layout_.microbatches());
     forward_end_.assign(size, never);
     backward_end_.assign(size, never);
     timeline_.ranks.resize(schedule.ranks.size());
     for (const auto& actions : schedule.ranks)
-      timeline_.spans.emplace_back().reserve(actions.size());
+      timeline_.spans.emplace_back(actions.size());
+    for (std::size_t rank = 0; rank < schedule.ranks.size(); ++rank)
+      ready_.push_back(RankId(rank));
   }
 
   ComputeTimeline run() && {
-    std::vector<RankId> ready;
-    std::vector<bool> queued(schedule_.ranks.size(), true);
-    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank)
-      ready.push_back(RankId(rank));
-    while (!ready.empty()) {
-      const RankId rank = ready.back();
-      ready.pop_back();
-      queued[rank.index()] = false;
+    while (!ready_.empty()) {
+      const RankId rank = ready_.back();
+      ready_.pop_back();
+      queued_[rank.index()] = false;
       while (advance(rank)) {
-        const Action& action = schedule_.ranks[rank.index()][timeline_.spans[rank.index()].size() - 1];
-        for (const Compute* compute : {&action.first, action.second ? &*action.second : nullptr}) {
-          if (compute == nullptr || compute->op == Op::backward_weight) continue;
-          const ChunkId waiting = compute->op == Op::forward ? compute->chunk.next() : compute->chunk.previous();
-          if (waiting.value < 0 || waiting.value >= layout_.num_chunks()) continue;
-          const RankId other = layout_.rank_of(waiting);
-          if (queued[other.index()]) continue;
-          queued[other.index()] = true;
-          ready.push_back(other);
-        }
       }
     }
     require_finished();
@@ -54,14 +47,17 @@ class TimedRun {
   }
 
  private:
+  struct Next {
+    std::size_t action = 0;
+    bool second_half = false;  // of a pair whose first half has run
+  };
+
   std::size_t index(ChunkId chunk, Microbatch m) const {
     return chunk.index() * static_cast<std::size_t>(layout_.microbatches()) + m.index();
   }
 
-  const ChunkTimes& times_of(ChunkId chunk) const { return times_.size() == 1 ? times_[0] : times_[chunk.index()]; }
-
   double duration(const Compute& compute) const {
-    const ChunkTimes& times = times_of(compute.chunk);
+    const ChunkTimes& times = times_.size() == 1 ? times_[0] : times_[compute.chunk.index()];
     switch (compute.op) {
       case Op::forward:
         return times.forward;
@@ -84,39 +80,53 @@ class TimedRun {
     return backward_end_[index(chunk.next(), m)];
   }
 
+  // Runs the next action of a rank, or the next half of a pair; false if its inputs are not known yet.
   bool advance(RankId rank) {
-    std::vector<ActionSpan>& spans = timeline_.spans[rank.index()];
+    Next& next = next_[rank.index()];
     const std::vector<Action>& actions = schedule_.ranks[rank.index()];
-    if (spans.size() == actions.size()) return false;
-    const Action& action = actions[spans.size()];
-    RankTimes& times = timeline_.ranks[rank.index()];
-    double ready = inputs_ready(action.first);
-    double lasts = duration(action.first);
-    if (action.second) {
+    if (next.action == actions.size()) return false;
+    const Action& action = actions[next.action];
+    const Compute& compute = next.second_half ? *action.second : action.first;
+    const bool is_whole_pair = action.second && pairs_.together;
+    double ready = inputs_ready(compute);
+    double lasts = duration(compute);
+    if (is_whole_pair) {
       const double other = inputs_ready(*action.second);
       ready = ready == never || other == never ? never : std::max(ready, other);
-      lasts = pair_factor_ * (lasts + duration(*action.second));
+      lasts = pairs_.share * (lasts + duration(*action.second));
     }
     if (ready == never) return false;
+
+    RankTimes& times = timeline_.ranks[rank.index()];
     const double start = std::max(times.last, ready);
-    if (spans.empty()) times.first = start;
-    times.last = start + lasts;
+    ActionSpan& span = timeline_.spans[rank.index()][next.action];
+    if (!next.second_half) span.start = start;
+    if (next.action == 0 && !next.second_half) times.first = start;
+    span.end = times.last = start + lasts;
     times.busy += lasts;
-    spans.push_back({start, times.last});
     timeline_.makespan = std::max(timeline_.makespan, times.last);
-    finish(action.first, times.last);
-    if (action.second) finish(*action.second, times.last);
+    finish(compute, times.last);
+    if (is_whole_pair) finish(*action.second, times.last);
+    next.second_half = action.second && !is_whole_pair && !next.second_half;
+    next.action += next.second_half ? 0U : 1U;
     return true;
   }
 
   void finish(const Compute& compute, double end) {
     if (compute.op == Op::backward_weight) return;
-    (compute.op == Op::forward ? forward_end_ : backward_end_)[index(compute.chunk, compute.microbatch)] = end;
+    const bool forward = compute.op == Op::forward;
+    (forward ? forward_end_ : backward_end_)[index(compute.chunk, compute.microbatch)] = end;
+    const ChunkId waiting = forward ? compute.chunk.next() : compute.chunk.previous();
+    if (waiting.value < 0 || waiting.value >= layout_.num_chunks()) return;
+    const RankId rank = layout_.rank_of(waiting);
+    if (queued_[rank.index()]) return;
+    queued_[rank.index()] = true;
+    ready_.push_back(rank);
   }
 
   void require_finished() const {
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
-      const std::size_t next = timeline_.spans[rank].size();
+      const std::size_t next = next_[rank].action;
       if (next == schedule_.ranks[rank].size()) continue;
       throw InputError(fmt::format("schedule {} cannot run to its end: rank {}, action {} ({}) never starts",
                                    quoted(schedule_.name), rank, next, to_string(schedule_.ranks[rank][next])));
@@ -126,13 +136,16 @@ class TimedRun {
   const Schedule& schedule_;
   const Layout& layout_;
   std::span<const ChunkTimes> times_;
-  double pair_factor_;
+  const PairTiming& pairs_;
+  std::vector<Next> next_;    // per rank
+  std::vector<bool> queued_;  // per rank: stands in ready_
+  std::vector<RankId> ready_;
   std::vector<double> forward_end_;
   std::vector<double> backward_end_;
   ComputeTimeline timeline_;
 };
 
-void require_times(const Schedule& schedule, std::span<const ChunkTimes> times, double pair_factor) {
+void require_times(const Schedule& schedule, std::span<const ChunkTimes> times, const PairTiming& pairs) {
   const auto chunks = static_cast<std::size_t>(schedule.layout.num_chunks());
   if (times.size() != 1 && times.size() != chunks) {
     throw InputError(
@@ -145,18 +158,21 @@ void require_times(const Schedule& schedule, std::span<const ChunkTimes> times, 
     throw InputError(fmt::format("the times of chunk {} are {}, {}, {} for F, I, W: each must be finite and >= 0",
                                  chunk, t.forward, t.backward_input, t.backward_weight));
   }
-  if (!legal(pair_factor)) throw InputError(fmt::format("pair factor {} must be finite and >= 0", pair_factor));
+  if (!legal(pairs.share)) throw InputError(fmt::format("the share {} of a pair must be finite and >= 0", pairs.share));
+  if (!pairs.together && pairs.share != 1) {
+    throw InputError(fmt::format("the share of a pair whose halves run in turn is 1, not {}", pairs.share));
+  }
 }
 
 }  // namespace
 
-ComputeTimeline time_schedule(const Schedule& schedule, std::span<const ChunkTimes> times, double pair_factor) {
-  require_times(schedule, times, pair_factor);
-  return TimedRun(schedule, times, pair_factor).run();
+ComputeTimeline time_schedule(const Schedule& schedule, std::span<const ChunkTimes> times, const PairTiming& pairs) {
+  require_times(schedule, times, pairs);
+  return TimedRun(schedule, times, pairs).run();
 }
 
-ComputeTimeline time_schedule(const Schedule& schedule, const ChunkTimes& times, double pair_factor) {
-  return time_schedule(schedule, std::span(&times, 1), pair_factor);
+ComputeTimeline time_schedule(const Schedule& schedule, const ChunkTimes& times, const PairTiming& pairs) {
+  return time_schedule(schedule, std::span(&times, 1), pairs);
 }
 
 std::vector<int> peak_activations(const Schedule& schedule) {

@@ -26,9 +26,10 @@ std::int64_t forwards_before_first_backward(const std::vector<Action>& actions) 
   return forwards;
 }
 
-double bubble(const Schedule& schedule, const ChunkTimes& times) {
+double bubble(const Schedule& schedule, const ChunkTimes& times, bool pairs_together = false) {
   const double work = times.forward + (schedule.forward_only ? 0 : times.backward_input + times.backward_weight);
-  return time_schedule(schedule, times).makespan - schedule.layout.microbatches() * schedule.layout.vp() * work;
+  return time_schedule(schedule, times, {.together = pairs_together}).makespan -
+         schedule.layout.microbatches() * schedule.layout.vp() * work;
 }
 
 TEST_CASE("warm-up and peak activations of every schedule are those of the formulas", "[schedule]") {
@@ -67,12 +68,14 @@ TEST_CASE("wherever a bubble formula claims to be exact it is, for any times", "
     const Schedule schedule = make_schedule(request, layout);
     for (const ChunkTimes times : {ChunkTimes{1, 1, 1}, ChunkTimes{2, 2, 1}, ChunkTimes{draw(), draw(), draw()},
                                    ChunkTimes{3, draw(), draw()}}) {
-      const std::optional<double> formula = bubble_by_formula(request, layout, times);
-      if (!formula) continue;
-      CAPTURE(schedule.name, layout.pp(), layout.vp(), layout.microbatches(), request.group.value_or(0));
-      CAPTURE(times.forward, times.backward_input, times.backward_weight);
-      REQUIRE(bubble(schedule, times) == *formula);  // whole numbers: no rounding
-      ++exact[request.kind];
+      for (const bool together : {false, true}) {
+        const std::optional<double> formula = bubble_by_formula(request, layout, times, together);
+        if (!formula) continue;
+        CAPTURE(schedule.name, layout.pp(), layout.vp(), layout.microbatches(), request.group.value_or(0), together);
+        CAPTURE(times.forward, times.backward_input, times.backward_weight);
+        REQUIRE(bubble(schedule, times, together) == *formula);  // whole numbers: no rounding
+        ++exact[request.kind];
+      }
     }
   });
   for (const ScheduleKind kind : all_schedule_kinds()) {
@@ -101,6 +104,23 @@ TEST_CASE("the bubble of a forward-only schedule is that of its formula", "[sche
     }
   });
   CHECK(checked > 5000);
+}
+
+TEST_CASE("pairs that run together give DualPipeV its published bubble where F and I are equal", "[schedule]") {
+  const ScheduleRequest request{.kind = ScheduleKind::dualpipe_v};
+  for (int pp = 1; pp <= 8; ++pp) {
+    for (int m = 2 * pp; m <= 3 * pp; ++m) {
+      const Layout layout(pp, 2, m, Placement::vee);
+      for (const ChunkTimes t : {ChunkTimes{1, 1, 1}, ChunkTimes{4, 4, 3}, ChunkTimes{4, 4, 1}}) {
+        const double backward = t.backward_input + t.backward_weight;
+        const double published = (pp - 1) * ((t.forward + backward) + backward - 3 * t.backward_weight);
+        REQUIRE(bubble(make_schedule(request, layout), t, true) == published);
+        REQUIRE(bubble_by_formula(request, layout, t, true) == published);
+      }
+    }
+  }
+  CHECK(formulas_of(request, Layout(4, 2, 8, Placement::vee), true).bubble_text !=
+        formulas_of(request, Layout(4, 2, 8, Placement::vee)).bubble_text);
 }
 
 TEST_CASE("a formula is refused where its schedule is", "[schedule]") {

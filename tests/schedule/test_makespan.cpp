@@ -43,7 +43,7 @@ TEST_CASE("every action starts when its rank and its inputs are ready and not la
     std::vector<ChunkTimes> times;
     for (int c = 0; c < layout.num_chunks(); ++c)
       times.push_back({draw(), draw(), draw()});
-    const ComputeTimeline timeline = time_schedule(schedule, times);
+    const ComputeTimeline timeline = time_schedule(schedule, times, {.together = true});
 
     // When each value is there, found by a search of its own.
     const auto end_of = [&](bool forward, ChunkId chunk, Microbatch m) {
@@ -97,7 +97,7 @@ TEST_CASE("every action starts when its rank and its inputs are ready and not la
 TEST_CASE("the makespan agrees with sweeping over the ranks", "[schedule]") {
   test::for_each_request({.max_pp = 6, .max_vp = 3}, [&](const ScheduleRequest& request, const Layout& layout) {
     const Schedule schedule = make_schedule(request, layout);
-    REQUIRE(time_schedule(schedule, {1, 1, 1}).makespan == test::makespan(schedule, {1, 2}));
+    REQUIRE(time_schedule(schedule, {1, 1, 1}, {.together = true}).makespan == test::makespan(schedule, {1, 2}));
     const std::vector<int> peaks = peak_activations(schedule);
     for (int r = 0; r < layout.pp(); ++r)
       REQUIRE(peaks[static_cast<std::size_t>(r)] == test::peak_activations(schedule, RankId(r)));
@@ -112,14 +112,54 @@ TEST_CASE("one time for all chunks is that time for each of them", "[schedule]")
 
 TEST_CASE("a pair takes its share of the sum of its halves", "[schedule]") {
   const Schedule schedule = dualpipe_v(Layout(4, 2, 12, Placement::vee));
-  const ComputeTimeline timeline = time_schedule(schedule, {1, 1, 1}, 0.8);
+  const ComputeTimeline timeline = time_schedule(schedule, {1, 1, 1}, {.together = true, .share = 0.8});
   for (std::size_t r = 0; r < 4; ++r) {
     for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
       if (!schedule.ranks[r][i].second) continue;
       CHECK(timeline.spans[r][i].end - timeline.spans[r][i].start == Approx(2.4));
     }
   }
-  CHECK(timeline.makespan < time_schedule(schedule, {1, 1, 1}).makespan);
+  CHECK(timeline.makespan < time_schedule(schedule, {1, 1, 1}, {.together = true}).makespan);
+}
+
+// The same table with every pair taken apart.
+Schedule taken_apart(Schedule schedule) {
+  for (auto& actions : schedule.ranks) {
+    std::vector<Action> halves;
+    for (const Action& action : actions) {
+      halves.push_back({action.first, std::nullopt});
+      if (action.second) halves.push_back({*action.second, std::nullopt});
+    }
+    actions = std::move(halves);
+  }
+  return schedule;
+}
+
+TEST_CASE("the halves of a pair run in turn as two actions would", "[schedule]") {
+  std::mt19937 random(5);
+  const auto draw = [&] { return static_cast<double>(std::uniform_int_distribution(0, 9)(random)); };
+  for (int pp = 1; pp <= 6; ++pp) {
+    for (int m = 2 * pp; m <= 2 * pp + 5; ++m) {
+      const Schedule schedule = dualpipe_v(Layout(pp, 2, m, Placement::vee));
+      const Schedule apart = taken_apart(schedule);
+      const ChunkTimes times{draw(), draw(), draw()};
+      const ComputeTimeline in_turn = time_schedule(schedule, times);
+      const ComputeTimeline expected = time_schedule(apart, times);
+      REQUIRE(in_turn.makespan == expected.makespan);
+      for (std::size_t r = 0; r < schedule.ranks.size(); ++r) {
+        REQUIRE(in_turn.ranks[r].busy == expected.ranks[r].busy);
+        REQUIRE(in_turn.ranks[r].first == expected.ranks[r].first);
+        REQUIRE(in_turn.ranks[r].last == expected.ranks[r].last);
+        std::size_t at = 0;
+        for (std::size_t i = 0; i < schedule.ranks[r].size(); ++i) {
+          REQUIRE(in_turn.spans[r][i].start == expected.spans[r][at].start);
+          at += schedule.ranks[r][i].second ? 1U : 0U;
+          REQUIRE(in_turn.spans[r][i].end == expected.spans[r][at].end);
+          ++at;
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("a schedule that cannot run is refused with an action that never starts", "[schedule]") {
@@ -138,8 +178,15 @@ TEST_CASE("times that are no times are refused", "[schedule]") {
     CHECK_THAT(input_error_of([&] { time_schedule(schedule, {time, 1, 1}); }), Contains("must be finite and >= 0"));
     CHECK_THROWS_AS(time_schedule(schedule, {1, time, 1}), InputError);
     CHECK_THROWS_AS(time_schedule(schedule, {1, 1, time}), InputError);
-    CHECK_THAT(input_error_of([&] { time_schedule(schedule, {1, 1, 1}, time); }), Contains("pair factor"));
+    CHECK_THAT(input_error_of([&] {
+                 time_schedule(schedule, {1, 1, 1}, {.together = true, .share = time});
+               }),
+               Contains("the share"));
   }
+  CHECK_THAT(input_error_of([&] {
+               time_schedule(schedule, {1, 1, 1}, {.together = false, .share = 0.8});
+             }),
+             Contains("run in turn is 1, not 0.8"));
   const std::vector<ChunkTimes> two(2);
   CHECK_THAT(input_error_of([&] { time_schedule(schedule, two); }), Contains("2 chunk times for 3 chunks"));
 }

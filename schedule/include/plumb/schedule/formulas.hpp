@@ -33,11 +33,13 @@ struct ScheduleFormulas {
   std::string bubble_rule;  // when the bubble is exactly that: "always", "F = I = W", ...
 };
 
-// Throws InputError as make_schedule() does where the layout does not fit the kind.
-ScheduleFormulas formulas_of(const ScheduleRequest& request, const Layout& layout);
+// `pairs_together`: how overlapped pairs run, see PairTiming; it changes only the bubble of DualPipeV. Both throw
+// InputError where require_fit() does.
+ScheduleFormulas formulas_of(const ScheduleRequest& request, const Layout& layout, bool pairs_together = false);
 
-// The bubble of bubble_text for these times, or nothing where the formula is not exact. An overlapped pair is taken to
-// last as long as its halves.
-std::optional<double> bubble_by_formula(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times);
+// The bubble of bubble_text for these times, or nothing where the formula is not exact. A pair takes the sum of its
+// halves.
+std::optional<double> bubble_by_formula(const ScheduleRequest& request, const Layout& layout, const ChunkTimes& times,
+                                        bool pairs_together = false);
 
 }  // namespace plumb

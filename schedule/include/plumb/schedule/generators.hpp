@@ -39,19 +39,19 @@ Schedule breadth_first(const Layout& layout, bool forward_only = false);
 // Zero bubble with the memory of 1F1B (ZB-H1, for V = 1 also ZB1P): the interleaved order with a split backward and
 // warm-up min((V-1)*group + P-r-1, M*V); from the (r+1)-th backward on each I is followed by the oldest pending W.
 // Groups as in interleaved(); with torch_group(layout) the order is torch's. Placement loop only (unless V = 1 or
-// P = 1). Bubble (P-1)(F+I-W) if M >= P; at most min(M*V, (V-1)*group + P) activations on every rank.
+// P = 1). Bubble (P-1)(F + I - min(F,I,W)) if M >= P; at most min(M*V, (V-1)*group + P) activations on every rank.
 Schedule zb_h1(const Layout& layout, int group, bool forward_only = false);
 
 // Zero bubble V, V = 2 on placement vee, any M >= 1. Bubble (P-1)F if F = I = W; at most 2P activations on every rank.
 Schedule zb_v(const Layout& layout, bool forward_only = false);
 
 // DualPipeV, V = 2 on placement vee, M >= 2P: forwards of one chunk overlap with backwards of the other (pairs), the
-// backward is split in warm-up and cool-down. Bubble (P-1)(F&B + B - 3W) if F = I = W, F&B being the time of a pair;
-// 2P + 1 activations on every rank.
+// backward is split in warm-up and cool-down. Bubble (P-1) max(F + I - W, 2F - 2W) if W <= I <= F and the halves of a
+// pair run in turn; 2P + 1 activations on every rank.
 Schedule dualpipe_v(const Layout& layout, bool forward_only = false);
 
-// Zero bubble at half and at a third of 1F1B's memory, V = 2 on placement vee, any M >= 1: at most P + 2 and
-// floor(2P/3) + 2 activations on any rank, where 1F1B with the same chunks keeps 2P.
+// Zero bubble at half and at a third of 1F1B's memory, V = 2 on placement vee, any M >= 1: at most P + 2 and 2P/3 + 2
+// activations on any rank (the latter rounded down, up if P mod 3 = 2), where 1F1B with the same chunks keeps 2P.
 Schedule v_half(const Layout& layout, bool forward_only = false);
 Schedule v_min(const Layout& layout, bool forward_only = false);
 

@@ -22,6 +22,15 @@ struct ChunkTimes {
   double backward_weight = 1;
 };
 
+// How the halves of an overlapped pair run.
+struct PairTiming {
+  // false: one after the other, each as soon as its own inputs exist (as the simulator and the executor do it, and
+  // torch unless it is given a function for pairs). true: both start when the inputs of both exist and end together
+  // (what the published formulas assume).
+  bool together = false;
+  double share = 1;  // of the sum of its halves that a pair takes; other than 1 only if together
+};
+
 struct ActionSpan {
   double start = 0;
   double end = 0;
@@ -42,11 +51,12 @@ struct ComputeTimeline {
   double idle(RankId rank) const { return makespan - ranks[rank.index()].busy; }
 };
 
-// `times`: one entry for all chunks, or one per chunk. `pair_factor`: an overlapped pair takes this times the sum of
-// its halves. Throws InputError if the number of entries fits neither or a time is negative or not finite, or if the
-// schedule cannot run to its end (with the first action that never starts).
-ComputeTimeline time_schedule(const Schedule& schedule, std::span<const ChunkTimes> times, double pair_factor = 1);
-ComputeTimeline time_schedule(const Schedule& schedule, const ChunkTimes& times, double pair_factor = 1);
+// `times`: one entry for all chunks, or one per chunk. Throws InputError if the number of entries fits neither, if a
+// time or the share of a pair is not legal, or if the schedule cannot run to its end (with the first action that never
+// does).
+ComputeTimeline time_schedule(const Schedule& schedule, std::span<const ChunkTimes> times,
+                              const PairTiming& pairs = {});
+ComputeTimeline time_schedule(const Schedule& schedule, const ChunkTimes& times, const PairTiming& pairs = {});
 
 // Most activations of one chunk and microbatch alive at once, per rank. One lives from its F to its B, or to its W if
 // the backward is split. In an overlapped pair both are alive. Forward-only schedules keep none: 0.
