@@ -99,7 +99,7 @@ TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]"
   require_refused("sim --cache fast" + depth, "relay");
   require_refused("sim --schedule zb-q --vp 2" + depth, "interleaved");
   require_refused("volume --schedule '' --vp 2" + depth, "--schedule");
-  require_refused("plan --format svg" + depth, "text");
+  require_refused("plan --format png" + depth, "svg");
   require_refused("plan --json --format csv" + depth, "exclude");
   require_refused("volume --layout 'Et*3|L'" + depth, "--layout");
   require_refused("sim --cluster h100" + depth, "--cluster");

@@ -1,0 +1,163 @@
+// SPDX-License-Identifier: Apache-2.0
+// What `plumb plan` explains, draws and compares, and what it refuses.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/support.hpp"
+#include "support/catch.hpp"
+
+using nlohmann::json;
+using plumb::test::Run;
+using plumb::test::run_plumb;
+
+namespace {
+
+std::string fine(const std::string& arguments) {
+  const Run run = run_plumb(arguments);
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(run.err.empty());
+  return run.out;
+}
+
+void require_refused(const std::string& arguments, const std::string& names) {
+  const Run run = run_plumb(arguments);
+  INFO(arguments << "\n" << run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.out.empty());
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK(run.err.find(names) != std::string::npos);
+}
+
+bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
+
+const std::string vee = " --pp 4 --vp 2 --microbatches 8 --schedule ";
+
+}  // namespace
+
+TEST_CASE("the text of a plan gives phases, peaks and bubble with their formulas", "[cli]") {
+  const std::string text = fine("plan --pp 4 --microbatches 8");
+  CHECK(has(text, "warm-up   min(M, P-r) forwards on rank r"));
+  CHECK(has(text, "peak      min(M, P-r) activations"));
+  CHECK(has(text, "(P-1)(F+B) per rank, exact here: 9.000 ms by formula, 9.000 ms simulated (27.27 % of the step"));
+  CHECK(has(text, "0           4       8          4                 4           4"));
+}
+
+TEST_CASE("formula and simulation of the bubble agree for every schedule where the formula is exact", "[cli]") {
+  for (const std::string name : {"1f1b", "gpipe", "interleaved", "looped-bfs", "zb-h1", "zb-v"}) {
+    const bool single = name == "1f1b" || name == "gpipe";
+    const std::string text =
+        fine(std::string("plan --pp 4 --microbatches 8 --vp ") + (single ? "1" : "2") + " --schedule " + name);
+    INFO(text);
+    const std::size_t at = text.find("exact here: ");
+    REQUIRE(at != std::string::npos);
+    const double formula = std::stod(text.substr(at + 12));
+    CHECK(std::stod(text.substr(text.find("by formula, ", at) + 12)) == Approx(formula));
+  }
+}
+
+TEST_CASE("phases of split backwards and overlapped pairs add up to all computations", "[cli]") {
+  for (const std::string name : {"zb-v", "dualpipe-v", "v-half", "v-min"}) {
+    const std::string text = fine("plan" + vee + name);
+    std::size_t line = text.find("\nrank  warm-up");
+    line = text.find('\n', line + 1);
+    for (int rank = 0; rank < 4; ++rank) {
+      int columns[6] = {};
+      REQUIRE(std::sscanf(text.c_str() + line + 1, "%d %d %d %d %d %d", &columns[0], &columns[1], &columns[2],
+                          &columns[3], &columns[4], &columns[5]) == 6);
+      INFO(name << " rank " << rank << "\n" << text);
+      CHECK(columns[0] == rank);
+      const int sum = columns[1] + columns[2] + columns[3];
+      CHECK(sum >= 2 * 16);  // F and B of 8 microbatches on 2 chunks
+      CHECK(sum <= 3 * 16);  // all backwards split
+      CHECK(columns[4] <= columns[5]);
+      line = text.find('\n', line + 1);
+    }
+  }
+}
+
+TEST_CASE("links given to plan show up as waiting for messages", "[cli]") {
+  CHECK(has(fine("plan --pp 4 --hop-us 300 --hop-GBps inf"), "of it waiting for messages"));
+  CHECK(has(fine("plan --pp 4 --action-us F=1,I=3,W=1 --vp 2 --schedule zb-v"), "not here"));
+  CHECK(has(fine("plan --pp 2 --action-us F=1000,B=2500"), "simulated"));
+}
+
+TEST_CASE("a plan without a depth is one of an ordinary residual", "[cli]") {
+  CHECK(has(fine("plan --pp 2"), "no depth given"));
+  CHECK(has(fine("plan --pp 2 --layers 8"), "routing cached"));
+  require_refused("plan --pp 2 --cache relay", "no depth given");
+  require_refused("plan --pp 2 --block 2", "no depth given");
+  require_refused("plan --pp 2 --json", "no depth given");
+}
+
+TEST_CASE("drawings name the schedule and go to a file or to stdout", "[cli]") {
+  for (const std::string name : {"zb-v", "dualpipe-v", "v-half", "v-min", "interleaved", "looped-bfs", "zb-h1"}) {
+    const std::string svg = fine("plan --format svg" + vee + name);
+    CHECK(svg.starts_with("<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg "));
+    CHECK(svg.ends_with("</svg>\n"));
+    CHECK(has(svg, ">" + name + "</text>"));
+    CHECK(fine("plan --format svg -o d.svg" + vee + name).empty());
+    CHECK(fine("--version >/dev/null; cat d.svg") == svg);
+  }
+  const std::string routed = fine("plan --pp 4 --layers 8 --format svg --cache relay");
+  CHECK(has(routed, "routing relay"));
+  CHECK(has(routed, "8 decoder layers"));
+}
+
+TEST_CASE("a plan's trace is JSON for Perfetto", "[cli]") {
+  const json trace = json::parse(fine("plan --format trace" + vee + "zb-v"));
+  CHECK(trace.at("traceEvents").size() > 4 * 48);
+  CHECK(fine("plan --format trace -o t.json" + vee + "zb-v").empty());
+  CHECK(json::parse(fine("--version >/dev/null; cat t.json")) == trace);
+}
+
+TEST_CASE("schedules are set side by side on the same model", "[cli]") {
+  const std::string flags = " --pp 4 --vp 2 --microbatches 8 --layers 16 --hop-us 0 --hop-GBps inf";
+  const json rows = json::parse(fine("plan --compare 1f1b,interleaved,zb-v --json" + flags)).at("schedules");
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0].at("schedule") == "1f1b");
+  CHECK(rows[0].at("vp") == 1);
+  CHECK(rows[0].at("step_us") == Approx(66000));  // (8 + 3) chunks of twice the depth
+  CHECK(rows[1].at("step_us") == Approx(57000));
+  CHECK(rows[2].at("step_us") == Approx(51000));
+  CHECK(rows[2].at("placement") == "vee");
+  for (const json& row : rows)
+    CHECK(row.at("traffic_equals_formula") == true);
+  CHECK(json::parse(fine("sim --compare 1f1b,interleaved,zb-v --json" + flags)).at("schedules") == rows);
+  CHECK(json::parse(fine("plan --compare all --json" + flags)).at("schedules").size() == 9);
+}
+
+TEST_CASE("a schedule that does not fit is a row with its reason", "[cli]") {
+  const std::string flags = " --pp 4 --vp 2 --microbatches 6 --layers 16";
+  const std::string table = fine("plan --compare dualpipe-v,interleaved,zb-v" + flags);
+  CHECK(has(table, "dualpipe-v does not fit: "));
+  CHECK(has(table, "zb-v"));
+  const json rows = json::parse(fine("plan --compare dualpipe-v,zb-v --json" + flags)).at("schedules");
+  CHECK(rows[0].at("refused").is_string());
+  CHECK(rows[1].at("refused").is_null());
+  require_refused("plan --compare dualpipe-v" + flags, "none of the schedules fits");
+}
+
+TEST_CASE("comparisons refuse what they would ignore", "[cli]") {
+  const std::string depth = " --pp 4 --vp 2 --layers 16";
+  require_refused("plan --compare 1f1b,1f1b" + depth, "twice");
+  require_refused("plan --compare 1f1b,zb-q" + depth, "zb-q");
+  require_refused("plan --compare 1f1b," + depth, "''");
+  require_refused("plan --compare 1f1b --schedule gpipe" + depth, "--schedule");
+  require_refused("plan --compare zb-v --placement vee" + depth, "--placement");
+  require_refused("plan --compare 1f1b --format svg" + depth, "svg");
+  require_refused("plan --compare 1f1b,gpipe --group 4" + depth, "--group");
+  require_refused("plan --compare 1f1b --pp 0 --layers 4", "1..4096");
+  require_refused("sim --compare 1f1b --trace t.json" + depth, "--trace");
+  require_refused("sim --compare 1f1b --compare-cache" + depth, "--compare-cache");
+  require_refused("plan --compare all --pp 4", "no depth given");
+}
+
+TEST_CASE("times in a format without times are refused", "[cli]") {
+  require_refused("plan --format csv --hop-us 3", "--hop-us");
+  require_refused("plan --format csv --action-us F=3", "--action-us");
+  require_refused("plan --format svgz", "svg");
+  require_refused("plan --format svg --json --layers 4", "exclude");
+  require_refused("plan --format svg --unit-us 4 --hop-GBps 3", "exclude");
+}
