@@ -4,14 +4,16 @@
 #include <cstdio>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
+#include "check_answer.hpp"
 #include "commands.hpp"
 #include "exit.hpp"
 #include "output.hpp"
+#include "plumb/cache/comms_check.hpp"
 #include "plumb/cache/deadlock.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/cache/lower.hpp"
+#include "plumb/schedule/comms_csv.hpp"
 #include "plumb/schedule/compute_csv.hpp"
 #include "plumb/schedule/error.hpp"
 
@@ -19,25 +21,7 @@ namespace plumb::cli {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
-
 constexpr std::size_t max_file_bytes = std::size_t{512} << 20;
-
-struct Fault {
-  int row = 0;
-  std::size_t column = 0;
-  std::string token;
-  std::string why;
-};
-
-struct Answer {
-  std::string subject;
-  bool forward_only = false;
-  std::vector<Fault> faults;
-  std::vector<DeadlockReport> models;  // one per model tried
-  std::vector<BlockedStep> cycle;      // of the schedule itself, or of the first model that deadlocks
-  bool ok() const { return faults.empty() && cycle.empty(); }
-};
 
 std::vector<ChannelModel> resolve_models(const Options& options) {
   if (options.shared_fifo) {
@@ -49,31 +33,43 @@ std::vector<ChannelModel> resolve_models(const Options& options) {
   return options.channels ? std::vector{parse_channel_model(*options.channels)} : all_channel_models();
 }
 
-void try_models(const Program& program, const Options& options, Answer& answer) {
+std::vector<ChannelVerdict> try_models(const Program& program, const Options& options) {
+  std::vector<ChannelVerdict> channels;
   for (const ChannelModel model : resolve_models(options)) {
-    answer.models.push_back(check_deadlock(program, model));
-    if (answer.models.back().deadlock && answer.cycle.empty()) {
-      answer.cycle = answer.models.back().cycle;
-    }
+    channels.push_back({check_deadlock(program, model), {}});
+  }
+  return channels;
+}
+
+std::string size_of(const Layout& layout) {
+  return fmt::format("{} ranks x {} virtual stages ({} placement), {} microbatches", layout.pp(), layout.vp(),
+                     to_string(layout.placement()), layout.microbatches());
+}
+
+void require_placement(const Options& options, const Layout& layout) {
+  if (options.placement && parse_placement(*options.placement) != layout.placement()) {
+    throw InputError(
+        fmt::format("{} is placed as {}, not as {}", options.file, to_string(layout.placement()), *options.placement));
   }
 }
 
+CsvDialect dialect_of(const Options& options) { return options.legacy ? CsvDialect::legacy : CsvDialect::current; }
+
 Answer check_program_json(const std::string& text, const Options& options) {
-  if (options.placement) {
-    throw InputError("--placement goes with a CSV: a program states its own");
+  if (options.placement || options.legacy) {
+    throw InputError(
+        fmt::format("{} goes with a CSV, not with a program", options.legacy ? "--legacy" : "--placement"));
   }
   const Program program = program_from_json(text);
-  Answer answer{.subject = fmt::format("program {}: {} ranks, {} messages", to_string(digest(program)),
-                                       program.layout.pp(), program.messages.size()),
-                .forward_only = program.forward_only,
-                .faults = {},
-                .models = {},
-                .cycle = {}};
+  Answer answer;
+  answer.subject = fmt::format("program {}: {} ranks, {} messages", to_string(digest(program)), program.layout.pp(),
+                               program.messages.size());
+  answer.forward_only = program.forward_only;
   for (const ProgramFault& fault : verify_program(program)) {
-    answer.faults.push_back({fault.rank.value, static_cast<std::size_t>(fault.position), fault.token, fault.why});
+    answer.faults.push_back({fault.rank, static_cast<std::size_t>(fault.position), fault.token, fault.why});
   }
   try {
-    try_models(program, options, answer);
+    add_channels(answer, try_models(program, options));
   } catch (const InputError&) {  // indices out of range: nothing can be run, and the faults say so already
     if (answer.faults.empty()) {
       throw;
@@ -82,26 +78,29 @@ Answer check_program_json(const std::string& text, const Options& options) {
   return answer;
 }
 
-Answer check_csv(const std::string& text, const Options& options) {
-  Schedule schedule = read_compute_csv(text, options.file);
-  if (options.placement && parse_placement(*options.placement) != schedule.layout.placement()) {
-    throw InputError(fmt::format("{} is placed as {}, not as {}", options.file, to_string(schedule.layout.placement()),
-                                 *options.placement));
+// A position among the actions becomes the cell of the file; what is missing stands behind the last one.
+void place_in_file(const CsvColumns& columns, std::vector<ScheduleFault>& faults) {
+  for (ScheduleFault& fault : faults) {
+    if (fault.rank.index() >= columns.size()) {
+      continue;
+    }
+    const std::vector<std::uint32_t>& row = columns[fault.rank.index()];
+    fault.column = fault.column < row.size() ? row[fault.column] : row.empty() ? 0 : row.back() + 1;
   }
+}
+
+Answer check_compute_csv(const std::string& text, const Options& options) {
+  CsvColumns columns;
+  const Schedule schedule = read_compute_csv(text, options.file, std::nullopt, dialect_of(options), &columns);
+  require_placement(options, schedule.layout);
   const Layout& layout = schedule.layout;
-  Answer answer{
-      .subject = fmt::format("schedule: {} ranks x {} virtual stages ({} placement), {} microbatches, {} actions; "
-                             "messages of an ordinary residual, one tensor per hop",
-                             layout.pp(), layout.vp(), to_string(layout.placement()), layout.microbatches(),
-                             schedule.num_actions()),
-      .forward_only = schedule.forward_only,
-      .faults = {},
-      .models = {},
-      .cycle = {}};
-  const ScheduleCheck check = check_schedule(schedule);
-  for (const ScheduleFault& fault : check.faults) {
-    answer.faults.push_back({fault.rank.value, fault.column, fault.token, fault.why});
-  }
+  Answer answer;
+  answer.subject = fmt::format("schedule: {}, {} actions; messages of an ordinary residual, one tensor per hop",
+                               size_of(layout), schedule.num_actions());
+  answer.forward_only = schedule.forward_only;
+  ScheduleCheck check = check_schedule(schedule);
+  answer.faults = std::move(check.faults);
+  place_in_file(columns, answer.faults);
   for (const ScheduleFault& step : check.cycle) {
     answer.cycle.push_back({step.rank, step.token});
   }
@@ -109,53 +108,38 @@ Answer check_csv(const std::string& text, const Options& options) {
     // A compute-only file says nothing of messages: judge the ones of an ordinary residual, one tensor per hop.
     const int chunks = layout.num_chunks();
     const DepthMap depth(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard);
-    try_models(lower(schedule, depth, Policy::standard), options, answer);
+    add_channels(answer, try_models(lower(schedule, depth, Policy::standard), options));
   }
   return answer;
 }
 
-void print_json(const Answer& answer) {
-  Json errors = Json::array();
-  for (const Fault& fault : answer.faults) {
-    errors.push_back({{"row", fault.row}, {"column", fault.column}, {"token", fault.token}, {"why", fault.why}});
-  }
-  Json deadlock;
-  if (!answer.cycle.empty()) {
-    Json cycle = Json::array();
-    for (const BlockedStep& step : answer.cycle) {
-      cycle.push_back({{"rank", step.rank.value}, {"action", step.action}});
+Answer check_comms_csv(const std::string& text, const Options& options) {
+  const CommsSchedule schedule = read_comms_csv(text, options.file, std::nullopt, dialect_of(options));
+  require_placement(options, schedule.layout);
+  std::size_t num_computations = 0;
+  std::size_t num_items = 0;
+  for (const std::vector<CommsItem>& items : schedule.ranks) {
+    num_items += items.size();
+    for (const CommsItem& item : items) {
+      num_computations += std::holds_alternative<Action>(item) ? 1U : 0U;
     }
-    deadlock = {{"cycle", std::move(cycle)}};
   }
-  Json models = Json::object();
-  for (const DeadlockReport& report : answer.models) {
-    models[std::string(to_string(report.model))] = !report.deadlock;
+  Answer answer;
+  answer.subject = fmt::format("schedule with communication: {}, {} actions, {} communications",
+                               size_of(schedule.layout), num_computations, num_items - num_computations);
+  answer.forward_only = schedule.forward_only;
+  CommsCheck check = check_comms(schedule, resolve_models(options));
+  answer.faults = std::move(check.faults);
+  for (const ScheduleFault& step : check.cycle) {
+    answer.cycle.push_back({step.rank, step.token});
   }
-  fmt::print("{}\n", Json{{"ok", answer.ok()},
-                          {"forward_only", answer.forward_only},
-                          {"errors", errors},
-                          {"deadlock", deadlock},
-                          {"channels_safe", models}}
-                         .dump());
-}
-
-void print_text(const Answer& answer) {
-  fmt::print("{}{}\n", answer.subject, answer.forward_only ? ", forward only" : "");
-  for (const Fault& fault : answer.faults) {
-    fmt::print("row {} (rank {}), column {} '{}': {}\n", fault.row + 1, fault.row, fault.column + 1, fault.token,
-               fault.why);
+  for (const ChunkId before : check.empty_hops) {
+    answer.notes.push_back(
+        fmt::format("nothing crosses from chunk {} to chunk {}: right only where an empty chunk has nothing to pass on",
+                    before.value, before.value + 1));
   }
-  for (const DeadlockReport& report : answer.models) {
-    fmt::print("  {:<14} {}\n", to_string(report.model), report.deadlock ? "DEADLOCK" : "cannot deadlock");
-  }
-  if (!answer.cycle.empty()) {
-    fmt::print("cycle, each waits for the next:");
-    for (const BlockedStep& step : answer.cycle) {
-      fmt::print(" rank {} {} ->", step.rank.value, step.action);
-    }
-    fmt::print(" rank {} {}\n", answer.cycle.front().rank.value, answer.cycle.front().action);
-  }
-  fmt::print("{}\n", answer.ok() ? "ok" : "not ok");
+  add_channels(answer, std::move(check.channels));
+  return answer;
 }
 
 }  // namespace
@@ -165,9 +149,11 @@ int run_check(const Options& options) {
   const std::string text = read_input(options.file, max_file_bytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) {
-    throw InputError(fmt::format("{} is empty: a torch compute CSV or a program JSON is needed", options.file));
+    throw InputError(fmt::format("{} is empty: a torch schedule CSV or a program JSON is needed", options.file));
   }
-  const Answer answer = text[first] == '{' ? check_program_json(text, options) : check_csv(text, options);
+  const Answer answer = text[first] == '{'           ? check_program_json(text, options)
+                        : spells_communication(text) ? check_comms_csv(text, options)
+                                                     : check_compute_csv(text, options);
   if (options.json) {
     print_json(answer);
   } else {

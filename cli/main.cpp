@@ -6,12 +6,14 @@
 #include "commands.hpp"
 #include "exit.hpp"
 #include "plumb/schedule/error.hpp"
+#include "resolve.hpp"
 
 using namespace plumb::cli;
 
 namespace {
 
-int run(const Options& options) {
+int run(Options& options) {
+  apply_layout(options);
   if (options.subcommand == "volume") return run_volume(options);
   if (options.subcommand == "plan") return run_plan(options);
   if (options.subcommand == "check") return run_check(options);

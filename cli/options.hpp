@@ -25,6 +25,7 @@ struct Options {
   std::optional<int> layers;
   std::optional<int> block_layers;
   std::string cuts = "even";
+  std::optional<std::string> layout;  // Megatron's layout string; apply_layout turns it into vp, cuts and layers
   std::optional<std::string> residual;
 
   // Order and routing.
@@ -48,6 +49,7 @@ struct Options {
   std::string file;
   std::optional<std::string> channels;
   bool shared_fifo = false;
+  bool legacy = false;
 
   // Costs.
   std::string action_us;

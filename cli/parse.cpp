@@ -37,6 +37,7 @@ void add_depth(CLI::App& app, Options& o) {
       "--cuts", o.cuts,
       "even, auto (no chunk heavier, the least traffic), or the sublayer counts at which chunks end: a,b,... "
       "(the last may be left out) [even]");
+  app.add_option("--layout", o.layout, "Megatron's layout instead of --vp and --cuts: \"Et*3|(tt|)*29,m|L\"");
   app.add_option("--residual", o.residual, "standard, attnres-block or attnres-full [attnres-block]");
 }
 
@@ -84,7 +85,7 @@ CLI::App* add_plan(CLI::App& app, Options& o) {
   add_layout(*sub, o);
   add_depth(*sub, o);
   add_order(*sub, o);
-  sub->add_option("--format", o.format, "text, csv, json, svg or trace (for ui.perfetto.dev) [text]");
+  sub->add_option("--format", o.format, "text, csv, csv-comms, json, svg or trace (for ui.perfetto.dev) [text]");
   sub->add_option("-o,--output", o.output, "write to FILE instead of stdout");
   add_compare(*sub, o);
   add_sizes(*sub, o);
@@ -96,10 +97,12 @@ CLI::App* add_plan(CLI::App& app, Options& o) {
 CLI::App* add_check(CLI::App& app, Options& o) {
   CLI::App* sub =
       app.add_subcommand("check", "is a schedule (CSV) or program (JSON) complete, legal and free of deadlock?");
-  sub->add_option("file", o.file, "a torch compute CSV or a program JSON; - for stdin")->required();
+  sub->add_option("file", o.file, "a torch schedule CSV (with communication or without) or a program JSON; - for stdin")
+      ->required();
   sub->add_option("--channels", o.channels,
                   "buffered, fifo-per-edge, fifo-per-pair, single-stream or rendezvous [all of them]");
   sub->add_flag("--shared-fifo", o.shared_fifo, "fifo-per-pair with one queue for both directions");
+  sub->add_flag("--legacy", o.legacy, "torch's old CSV dialect: B input gradient, W, BW full backward");
   sub->add_option("--placement", o.placement, "loop or vee [the one that fits]");
   add_json(*sub, o);
   return sub;

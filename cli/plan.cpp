@@ -10,8 +10,10 @@
 #include "costs.hpp"
 #include "output.hpp"
 #include "plan_text.hpp"
+#include "plumb/cache/comms_program.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/cache/lower.hpp"
+#include "plumb/schedule/comms_csv.hpp"
 #include "plumb/schedule/compute_csv.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/simulate.hpp"
@@ -23,7 +25,7 @@ namespace plumb::cli {
 
 namespace {
 
-constexpr std::array<std::string_view, 5> formats = {"text", "csv", "json", "svg", "trace"};
+constexpr std::array<std::string_view, 6> formats = {"text", "csv", "csv-comms", "json", "svg", "trace"};
 
 std::string resolve_format(const Options& options) {
   const std::string format = options.json ? "json" : options.format;
@@ -119,7 +121,9 @@ int run_plan(const Options& options) {
   Depth depth = format == "json" ? resolve_depth(options, layout) : resolve_depth_or_none(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   const Planned planned{std::move(schedule), std::move(depth), resolve_plan_costs(options, bytes)};
-  if (format == "trace") {
+  if (format == "csv-comms") {
+    write_output(options.output, write_comms_csv(comms_schedule(planned.program(options))));
+  } else if (format == "trace") {
     write_plan_trace(options, planned);
   } else if (format == "json") {
     write_output(options.output, program_to_json(planned.program(options)) + "\n");

@@ -9,6 +9,7 @@
 
 #include "plumb/cache/cuts.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/megatron_layout.hpp"
 #include "plumb/schedule/named.hpp"
 #include "plumb/simulator/model_config.hpp"
 
@@ -132,6 +133,30 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
 }
 
 }  // namespace
+
+void apply_layout(Options& options) {
+  if (!options.layout) {
+    return;
+  }
+  if (options.cuts != "even") {
+    throw InputError("--layout and --cuts exclude each other");
+  }
+  const MegatronLayout layout = parse_megatron_layout(*options.layout);
+  const int vp = layout.virtual_stages(options.pp);
+  if (options.vp != 1 && options.vp != vp) {
+    throw InputError(fmt::format("--layout has {} stages, so V is {} on {} ranks, not --vp {}", layout.stages.size(),
+                                 vp, options.pp, options.vp));
+  }
+  const int layers = layout.decoder_layers();
+  if (options.layers.value_or(layers) != layers) {
+    throw InputError(fmt::format("--layout has {} decoder layers t, --layers {}", layers, *options.layers));
+  }
+  options.vp = vp;
+  options.cuts = fmt::format("{}", fmt::join(layout.cuts(), ","));
+  if (!gives_depth(options)) {
+    options.layers = layers;
+  }
+}
 
 Layout resolve_layout(const Options& options) {
   const ScheduleKind kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(options.vp);

@@ -13,6 +13,9 @@
 
 namespace plumb::cli {
 
+// Turns --layout into what it stands for: --vp, --cuts and, where no depth is given, --layers.
+void apply_layout(Options& options);
+
 Layout resolve_layout(const Options& options);
 
 struct Depth {
