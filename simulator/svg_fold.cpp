@@ -13,7 +13,7 @@ namespace plumb {
 namespace {
 
 constexpr double page_width = 1160;   // of a band
-constexpr double page_height = 1500;  // of all bands together
+constexpr double page_height = 1700;  // of all bands together
 constexpr double band_extra = 46;     // axis and space below the rows
 constexpr int most_bands = 8;
 constexpr int most_cells = 9000;
@@ -68,7 +68,7 @@ Shown what_is_shown(const Timeline& timeline, const Rows& rows, const std::vecto
 
 // What to leave out: of each repetition all but one period, the largest first, while it saves more paper than the
 // breaks take.
-std::vector<AxisBreak> breaks_of(std::vector<Periods> all, SimTime step, double pixels_per_us, double line) {
+std::vector<AxisBreak> breaks_of(std::vector<Periods> all, double pixels_per_us, double line) {
   const auto spared = [](const Periods& periods) { return (periods.count - 1) * periods.length; };
   std::erase_if(all, [&](const Periods& p) { return to_us(spared(p)) * pixels_per_us < 2 * Axis::break_width; });
   std::stable_sort(all.begin(), all.end(), [&](const Periods& a, const Periods& b) { return spared(a) > spared(b); });
@@ -80,7 +80,7 @@ std::vector<AxisBreak> breaks_of(std::vector<Periods> all, SimTime step, double 
     breaks.push_back({periods.begin + periods.length,
                       periods.end(),
                       {fmt::format("{} equal periods", periods.count - 1),
-                       fmt::format("of {} left out", time_text(periods.length, step))}});
+                       fmt::format("of {} left out", time_text(periods.length, periods.length))}});
   }
   return breaks;
 }
@@ -146,7 +146,7 @@ Axis fold(const Program& program, const Timeline& timeline, const Rows& rows) {
     return (max_bands * page_width - 2 * Axis::break_width * static_cast<double>(breaks.size())) / scale;
   };
   if (to_us(shown.time) > room_us() || shown.cells > most_cells) {
-    breaks = breaks_of(find_periods(program, timeline), step, scale, max_bands * page_width);
+    breaks = breaks_of(find_periods(program, timeline), scale, max_bands * page_width);
     shown = what_is_shown(timeline, rows, breaks);
   }
   if (to_us(shown.time) > room_us()) {
