@@ -93,6 +93,11 @@ struct Rotary {
   }
 };
 
+class PlainProduct final : public MatrixProduct {
+ public:
+  at::Tensor operator()(const at::Tensor& x, const at::Tensor& weight) override { return at::linear(x, weight); }
+};
+
 class Attention final : public Layer {
  public:
   Attention(const LmConfig& config, const std::string& prefix)
@@ -110,17 +115,17 @@ class Attention final : public Layer {
     parameters_.push_back(make_matrix(config, prefix + ".out", d, d, fan_in_stddev(d)));
   }
 
-  at::Tensor run(const at::Tensor& h) const override {
+  at::Tensor run(const at::Tensor& h, MatrixProduct& product) const override {
     const std::int64_t d = h.size(1);
     const at::Tensor x = rms_norm(h, parameters_[0].value, eps_);
     const at::Tensor qkv =
-        at::linear(x, parameters_[1].value).view({h.size(0) / sequence_, sequence_, 3 * heads_, d / heads_});
+        product(x, parameters_[1].value).view({h.size(0) / sequence_, sequence_, 3 * heads_, d / heads_});
     const at::Tensor q = rotary_.turn(qkv.narrow(2, 0, heads_)).transpose(1, 2);
     const at::Tensor k = rotary_.turn(qkv.narrow(2, heads_, heads_)).permute({0, 2, 3, 1});
     const at::Tensor v = qkv.narrow(2, 2 * heads_, heads_).transpose(1, 2);
     const double scale = 1.0 / std::sqrt(static_cast<double>(d / heads_));
     const at::Tensor weights = at::softmax(at::matmul(q, k) * scale + mask_, -1);
-    return at::linear(at::matmul(weights, v).transpose(1, 2).reshape({h.size(0), d}), parameters_[2].value);
+    return product(at::matmul(weights, v).transpose(1, 2).reshape({h.size(0), d}), parameters_[2].value);
   }
 
  private:
@@ -140,9 +145,9 @@ class Swiglu final : public Layer {
     parameters_.push_back(make_matrix(config, prefix + ".down", d, hidden_, fan_in_stddev(hidden_)));
   }
 
-  at::Tensor run(const at::Tensor& h) const override {
-    const at::Tensor x = at::linear(rms_norm(h, parameters_[0].value, eps_), parameters_[1].value);
-    return at::linear(at::silu(x.narrow(1, 0, hidden_)) * x.narrow(1, hidden_, hidden_), parameters_[2].value);
+  at::Tensor run(const at::Tensor& h, MatrixProduct& product) const override {
+    const at::Tensor x = product(rms_norm(h, parameters_[0].value, eps_), parameters_[1].value);
+    return product(at::silu(x.narrow(1, 0, hidden_)) * x.narrow(1, hidden_, hidden_), parameters_[2].value);
   }
 
  private:
@@ -155,7 +160,9 @@ class Embedding final : public Layer {
   explicit Embedding(const LmConfig& config) {
     parameters_.push_back(make_matrix(config, "embedding.weight", kVocabulary, config.width, 1.0));
   }
-  at::Tensor run(const at::Tensor& ids) const override { return at::embedding(parameters_[0].value, ids); }
+  at::Tensor run(const at::Tensor& ids, MatrixProduct&) const override {
+    return at::embedding(parameters_[0].value, ids);
+  }
 };
 
 class Head final : public Layer {
@@ -165,8 +172,8 @@ class Head final : public Layer {
     parameters_.push_back(
         make_matrix(config, "head.weight", kVocabulary, config.width, 0.5 * fan_in_stddev(config.width)));
   }
-  at::Tensor run(const at::Tensor& h) const override {
-    return at::linear(rms_norm(h, parameters_[0].value, eps_), parameters_[1].value);
+  at::Tensor run(const at::Tensor& h, MatrixProduct& product) const override {
+    return product(rms_norm(h, parameters_[0].value, eps_), parameters_[1].value);
   }
 
  private:
@@ -174,6 +181,11 @@ class Head final : public Layer {
 };
 
 }  // namespace
+
+at::Tensor Layer::run(const at::Tensor& h) const {
+  PlainProduct product;
+  return run(h, product);
+}
 
 std::unique_ptr<Layer> make_sublayer(const LmConfig& config, int index) {
   const std::string prefix = fmt::format("sublayer.{}", index);

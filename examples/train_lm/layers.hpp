@@ -4,7 +4,8 @@
 // stream.
 //
 // Parameters are drawn from a generator keyed by (seed, parameter name), so a layer starts with the same bits wherever
-// it lives. A layer is a pure function of its input and its parameters; it keeps nothing between calls. Plain torch:
+// it lives. A layer is a pure function of its input and its parameters; it keeps nothing between calls. Its products
+// with weight matrices go through a MatrixProduct, so that a pipeline may postpone their weight gradients. Plain torch:
 // neither the pipeline nor the kernels are known here, and the one-process reference is made of the same layers.
 // Tensors: activations [tokens, width], tokens = sequences x sequence, row-major. Threads: calls may not overlap.
 #pragma once
@@ -27,10 +28,20 @@ struct Parameter {
   bool decay = false;  // matrices decay, gains and queries do not
 };
 
+// How a layer multiplies with one of its matrices: y = x weight^T, [tokens, in] to [tokens, out]. A tensor that was
+// computed enters one product only: matrices with the same input stand as one, side by side (qkv, gate_up).
+class MatrixProduct {
+ public:
+  virtual ~MatrixProduct() = default;
+  virtual at::Tensor operator()(const at::Tensor& x, const at::Tensor& weight) = 0;
+};
+
 class Layer {
  public:
   virtual ~Layer() = default;
-  virtual at::Tensor run(const at::Tensor& h) const = 0;
+  virtual at::Tensor run(const at::Tensor& h, MatrixProduct& product) const = 0;
+  // With torch's own product, in torch's own graph.
+  at::Tensor run(const at::Tensor& h) const;
   const std::vector<Parameter>& parameters() const { return parameters_; }
 
  protected:

@@ -39,13 +39,17 @@ class EmbeddingEntry final : public ModelEntry {
   std::unique_ptr<Layer> layer_;
 };
 
+// The head's matrix product and its norm are recorded; with a split backward the product's weight gradient waits.
 class LossExit final : public ModelExit {
  public:
   LossExit(const LmConfig& config, const StepBatches& batches);
 
   void forward(Microbatch microbatch, ConstView h, ForwardMode mode) override;
   void backward(Microbatch microbatch, View grad_h) override;
-  void abandon() noexcept override { tapes_.clear(); }
+  void backward_input(Microbatch microbatch, View grad_h) override;
+  void backward_weight(Microbatch microbatch) override;
+  std::size_t deferred_bytes() const override { return deferred_bytes_; }
+  void abandon() noexcept override;
   const std::vector<Parameter>& parameters() const { return layer_->parameters(); }
 
   // Logits of the microbatch evaluated last, [tokens, vocabulary]; undefined while none was.
@@ -58,6 +62,7 @@ class LossExit final : public ModelExit {
   const StepBatches* batches_;
   std::unique_ptr<Layer> layer_;
   std::map<Microbatch, Tape> tapes_;
+  std::size_t deferred_bytes_ = 0;
   std::vector<double> losses_;
   at::Tensor evaluated_logits_;
 };

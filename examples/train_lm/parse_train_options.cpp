@@ -5,20 +5,31 @@
 
 #include "decimal.hpp"
 #include "exit.hpp"
+#include "plumb/schedule/named.hpp"
 #include "train_lm/train_options.hpp"
 
 namespace plumb::lm {
 
 namespace {
 
+std::string schedule_names() {
+  std::string names;
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(kind));
+  }
+  return names;
+}
+
 void add_layout(CLI::App& app, cli::Options& o) {
   app.add_option("--pp", o.pp, "pipeline ranks P; under mpirun its number of ranks [1]");
   app.add_option("--vp", o.vp, "virtual stages per rank V [1]");
   app.add_option("--microbatches", o.microbatches, "microbatches per step M [2*P]");
-  app.add_option("--placement", o.placement, "loop or vee [loop]");
-  app.add_option("--schedule", o.schedule, "1f1b or interleaved [1f1b if V=1, else interleaved]");
-  app.add_option("--group", o.group, "microbatches per group of interleaved [P]");
-  app.add_option("--cuts", o.cuts, "even, or the sublayer counts at which chunks end: a,b,... [even]");
+  app.add_option("--placement", o.placement, "loop or vee [the schedule's own]");
+  app.add_option("--schedule", o.schedule, schedule_names() + " [1f1b if V=1, else interleaved]");
+  app.add_option("--group", o.group, "microbatches per group of interleaved and zb-h1 [P]");
+  app.add_option("--group-rule", o.group_rule,
+                 "groups of N with a shorter last one (megatron), or equal (torch) [megatron]");
+  app.add_option("--cuts", o.cuts, "even, auto, or the sublayer counts at which chunks end: a,b,... [even]");
   app.add_option("--cache", o.cache,
                  "routing policy: naive, relay, cached or direct; steps 2 to 4 run the others [cached]");
   app.add_option("--post-ahead", o.post_ahead, "computations by which receives are posted early [1]");

@@ -45,6 +45,10 @@ std::string result_table(const TrainPlan& plan, const TrainResult& result) {
         result.reference->first_loss_difference, result.reference->max_loss_difference,
         result.reference->max_gradient_difference);
   }
+  if (result.split_backward) {
+    text += fmt::format("split backward: W takes {:.0f} % of I + W (CPU time); at most {} bytes wait for W on a rank\n",
+                        100 * result.split_backward->weight_share, grouped(result.split_backward->peak_deferred_bytes));
+  }
   text += fmt::format("{:<16}{:>16}{:>16}{:>16}\n", "bytes per step", "formula", "simulation", "wire");
   for (std::size_t i = 0; i < plan.policies.size(); ++i) {
     const PolicyPlan& policy = plan.policies[i];
@@ -74,6 +78,11 @@ std::string result_json(const TrainPlan& plan, const TrainResult& result) {
     root["reference"] = {{"first_loss_relative_difference", result.reference->first_loss_difference},
                          {"max_loss_difference", result.reference->max_loss_difference},
                          {"max_gradient_difference", result.reference->max_gradient_difference}};
+  }
+  root["split_backward"] = nullptr;
+  if (result.split_backward) {
+    root["split_backward"] = {{"weight_share_of_cpu_time", result.split_backward->weight_share},
+                              {"peak_deferred_bytes", result.split_backward->peak_deferred_bytes}};
   }
   return root.dump();
 }

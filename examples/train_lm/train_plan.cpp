@@ -266,6 +266,7 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
                 {"--seed", fmt::to_string(plan.model.seed)},
                 {"--schedule", schedule.name},
                 {"--group", fmt::to_string(shared.group.value_or(0))},
+                {"--group-rule", shared.group_rule.value_or("")},
                 {"--cache", std::string(to_string(plan.policies.back().policy))},
                 {"--post-ahead", fmt::to_string(shared.post_ahead)},
                 {"--steps", fmt::to_string(plan.steps)},

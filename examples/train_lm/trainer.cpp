@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "train_lm/trainer.hpp"
 
+#include <algorithm>
 #include <bit>
 #include <cmath>
 #include <cstring>
@@ -14,6 +15,7 @@
 #include "plumb/schedule/error.hpp"
 #include "train_lm/adamw.hpp"
 #include "train_lm/agreement.hpp"
+#include "train_lm/backward_time.hpp"
 #include "train_lm/checkpoint.hpp"
 #include "train_lm/gradient_check.hpp"
 #include "train_lm/rank_model.hpp"
@@ -60,7 +62,22 @@ struct StepNote {
   double loss = 0;  // of the head's rank, else 0
   std::uint64_t has_loss = 0;
   std::uint64_t sent_bytes = 0;
+  std::uint64_t peak_deferred_bytes = 0;
+  // Since the run began.
+  std::int64_t input_ns = 0;
+  std::int64_t weight_ns = 0;
 };
+
+bool splits_backward(const Program& program) {
+  for (const RankProgram& rank : program.ranks) {
+    for (const ComputeStep& step : rank.compute) {
+      if (step.compute.op == Op::backward_weight) {
+        return true;
+      }
+    }
+  }
+  return false;
+}
 
 class RankTrainer {
  public:
@@ -71,7 +88,7 @@ class RankTrainer {
         listener_(links.rank == RankId{0} ? listener : nullptr),
         model_(plan.model, plan.chosen().layout, plan.chosen().depth, links.rank, plan.recompute),
         optimizer_(model_.parameters(), plan.learning_rate),
-        executor_(links.rank, model_.stages(), links.transport, links.control) {
+        executor_(links.rank, model_.stages(), links.transport, links.control, observed_by(backward_time_)) {
     if (plan.resumed) {
       drawn_ = plan.resumed->sequences_drawn;
       together(links.control, [&] { restore(optimizer_, plan_.load_folder, *plan_.resumed); });
@@ -80,6 +97,9 @@ class RankTrainer {
       handles_.push_back(executor_.prepare(policy.program, plan.shape));
     }
     result_.wire_bytes.resize(plan.policies.size());
+    if (splits_backward(plan.chosen())) {
+      result_.split_backward.emplace();
+    }
   }
 
   TrainResult run() {
@@ -100,6 +120,12 @@ class RankTrainer {
   }
 
  private:
+  static ExecutorOptions observed_by(StepObserver& observer) {
+    ExecutorOptions options;
+    options.observer = &observer;
+    return options;
+  }
+
   std::vector<TokenBatch> next_batches() const {
     std::vector<TokenBatch> batches;
     for (int m = 0; m < plan_.chosen().layout.microbatches(); ++m) {
@@ -158,6 +184,9 @@ class RankTrainer {
   double exchange_note(const StepResult& done, std::size_t policy) {
     StepNote mine;
     mine.sent_bytes = done.sent.total_bytes();
+    mine.peak_deferred_bytes = done.peak_deferred_bytes;
+    mine.input_ns = backward_time_.of_inputs().count();
+    mine.weight_ns = backward_time_.of_weights().count();
     if (model_.head() != nullptr) {
       mine.has_loss = 1;
       mine.loss = model_.head()->step_loss();
@@ -178,10 +207,25 @@ class RankTrainer {
       loss = note.has_loss != 0 ? note.loss : loss;
       wire += static_cast<std::int64_t>(note.sent_bytes);
     }
+    if (result_.split_backward) {
+      add_up(notes, *result_.split_backward);
+    }
     auto& known = result_.wire_bytes[policy];
     result_.wire_steady = result_.wire_steady && known.value_or(wire) == wire;
     known = wire;
     return loss;
+  }
+
+  static void add_up(const std::vector<StepNote>& notes, SplitBackward& split) {
+    double inputs = 0;
+    double weights = 0;
+    for (const StepNote& note : notes) {
+      inputs += static_cast<double>(note.input_ns);
+      weights += static_cast<double>(note.weight_ns);
+      split.peak_deferred_bytes =
+          std::max(split.peak_deferred_bytes, static_cast<std::int64_t>(note.peak_deferred_bytes));
+    }
+    split.weight_share = inputs + weights > 0 ? weights / (inputs + weights) : 0;
   }
 
   void compare_loss(double loss, double expected) {
@@ -222,6 +266,7 @@ class RankTrainer {
   StepListener* listener_;
   RankModel model_;
   AdamW optimizer_;
+  BackwardTime backward_time_;
   Executor executor_;
   std::vector<ProgramHandle> handles_;
   std::unique_ptr<Reference> reference_;

@@ -49,12 +49,19 @@ struct ReferenceComparison {
   double max_gradient_difference = 0;  // first step, all policies: max |a-b| / max |b| per parameter
 };
 
+// Of a schedule that splits the backward, over all ranks and steps.
+struct SplitBackward {
+  double weight_share = 0;               // CPU time of W over that of I and W together
+  std::int64_t peak_deferred_bytes = 0;  // the most that a rank kept for W at once
+};
+
 struct TrainResult {
   std::vector<double> losses;  // one per step
   // Per policy of the plan: payload bytes that the transports counted in one step; none if no step ran under it.
   std::vector<std::optional<std::int64_t>> wire_bytes;
   bool wire_steady = true;  // each policy sent the same bytes in all of its steps
   std::optional<ReferenceComparison> reference;
+  std::optional<SplitBackward> split_backward;  // none if the schedule has no W
 };
 
 // Collective. Throws InputError (checkpoint), NumericError, RunError, TransportError, or what torch throws.

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "lm_fixture.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <cstring>
 #include <functional>
@@ -12,7 +13,6 @@
 #include "plumb/comm/inproc.hpp"
 #include "plumb/runtime/executor.hpp"
 #include "plumb/runtime/interpreter.hpp"
-#include "plumb/schedule/generators.hpp"
 #include "train_lm/adamw.hpp"
 #include "train_lm/agreement.hpp"
 #include "train_lm/rank_model.hpp"
@@ -71,6 +71,24 @@ void clear(std::vector<Parameter> parameters) {
   }
 }
 
+// A stage that misses one W.
+class Forgetful final : public Stage {
+ public:
+  Forgetful(Stage& inner, Microbatch forgets) : inner_(inner), forgets_(forgets) {}
+  void forward(const StageForward& args) override { inner_.forward(args); }
+  void backward(const StageBackward& args) override { inner_.backward(args); }
+  void backward_input(const StageBackward& args) override { inner_.backward_input(args); }
+  void backward_weight(Microbatch microbatch) override {
+    if (microbatch != forgets_) {
+      inner_.backward_weight(microbatch);
+    }
+  }
+
+ private:
+  Stage& inner_;
+  Microbatch forgets_;
+};
+
 // Replaces what the named parameters hold.
 void set_values(const std::vector<Parameter>& parameters, const Values& values) {
   for (const Parameter& parameter : parameters) {
@@ -109,16 +127,16 @@ Text tiny_text() {
 }
 
 std::shared_ptr<const Program> make_program(const LmConfig& config, const Case& layout, bool forward_only) {
-  const Layout ranks(layout.pp, layout.vp, layout.microbatches, layout.placement);
+  ScheduleRequest request;
+  request.kind = layout.schedule.value_or(default_schedule(layout.vp));
+  request.forward_only = forward_only;
+  const Layout ranks(layout.pp, layout.vp, layout.microbatches, layout.placement.value_or(placement_of(request.kind)));
   const auto cuts = layout.cuts.empty()
                         ? DepthMap::even_cuts(config.num_sublayers, config.num_sublayers, ranks.num_chunks())
                         : layout.cuts;
   const DepthMap depth(config.num_sublayers, config.block_sublayers, cuts, config.residual);
-  const Schedule schedule = layout.breadth_first ? breadth_first(ranks, forward_only)
-                            : layout.vp == 1     ? one_f_one_b(ranks, forward_only)
-                                                 : interleaved(ranks, default_group(ranks), forward_only);
   const Policy policy = config.residual == Residual::standard ? Policy::standard : layout.policy;
-  return std::make_shared<const Program>(lower(schedule, depth, policy));
+  return std::make_shared<const Program>(lower(make_schedule(request, ranks), depth, policy));
 }
 
 Outcome train_reference(const LmConfig& config, int microbatches, const Training& training) {
@@ -151,6 +169,11 @@ Outcome train_interpreted(const LmConfig& config, const Case& layout, const Trai
       stages[chunk] = stage != nullptr ? stage : stages[chunk];
     }
   }
+  std::optional<Forgetful> forgetful;
+  if (training.without_weight) {
+    Stage*& own = stages[training.without_weight->first.index()];
+    own = &forgetful.emplace(*own, training.without_weight->second);
+  }
   Interpreter interpreter(stages, {Poison::always, nullptr});
   const ProgramHandle handle = interpreter.prepare(program, shape_of(config));
   Outcome outcome;
@@ -158,7 +181,9 @@ Outcome train_interpreted(const LmConfig& config, const Case& layout, const Trai
     for (const auto& rank : ranks) {
       rank->batches().microbatches = batches_of(config, layout.microbatches, training.one_batch ? 0 : step);
     }
-    interpreter.run(handle);
+    for (const StepResult& result : interpreter.run(handle)) {
+      outcome.peak_deferred_bytes = std::max(outcome.peak_deferred_bytes, result.peak_deferred_bytes);
+    }
     for (std::size_t i = 0; i < ranks.size(); ++i) {
       if (ranks[i]->head() != nullptr) {
         outcome.losses.push_back(ranks[i]->head()->step_loss());

@@ -5,10 +5,13 @@
 
 #include <map>
 #include <memory>
+#include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "plumb/cache/program.hpp"
+#include "plumb/schedule/named.hpp"
 #include "train_lm/lm_config.hpp"
 #include "train_lm/rank_links.hpp"
 #include "train_lm/text.hpp"
@@ -27,9 +30,9 @@ struct Case {
   int vp = 1;
   int microbatches = 4;
   Policy policy = Policy::cached;
-  std::vector<int> cuts = {};  // empty: even
-  Placement placement = Placement::loop;
-  bool breadth_first = false;
+  std::vector<int> cuts = {};                           // empty: even
+  std::optional<ScheduleKind> schedule = std::nullopt;  // 1f1b if V = 1, else interleaved
+  std::optional<Placement> placement = std::nullopt;    // the schedule's own
   bool recompute = false;
 };
 
@@ -40,12 +43,15 @@ struct Training {
   double learning_rate = 3e-3;
   bool freeze_depth = false;  // queries and key gains keep their initial values
   bool one_batch = false;     // every step sees the first batch
+  // In train_interpreted: this chunk never hears of this microbatch's W.
+  std::optional<std::pair<ChunkId, Microbatch>> without_weight = std::nullopt;
 };
 
 struct Outcome {
   std::vector<double> losses;
   Values first_gradients;
-  Values parameters;  // after the last step
+  Values parameters;                    // after the last step
+  std::size_t peak_deferred_bytes = 0;  // of train_interpreted: the largest of any rank
 };
 
 Outcome train_reference(const LmConfig& config, int microbatches, const Training& training);

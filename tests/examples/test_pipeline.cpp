@@ -13,23 +13,44 @@ using namespace plumb::lm::test;
 
 namespace {
 
+// Any cuts: inside blocks, empty chunks anywhere.
+std::vector<int> random_cuts(std::mt19937& random, int sublayers, int chunks) {
+  std::vector<int> cuts;
+  for (int chunk = 1; chunk < chunks; ++chunk) {
+    cuts.push_back(std::uniform_int_distribution<int>(0, sublayers)(random));
+  }
+  cuts.push_back(sublayers);
+  std::sort(cuts.begin(), cuts.end());
+  return cuts;
+}
+
 Case random_case(std::mt19937& random, int sublayers) {
   const auto draw = [&random](int low, int high) { return std::uniform_int_distribution<int>(low, high)(random); };
   Case layout;
   layout.pp = draw(1, 4);
   layout.vp = draw(1, 3);
-  layout.placement = draw(0, 2) == 0 ? Placement::vee : Placement::loop;
-  layout.breadth_first = layout.placement == Placement::vee || draw(0, 2) == 0;
+  if (draw(0, 2) == 0) {
+    layout.schedule = ScheduleKind::looped_bfs;
+    layout.placement = Placement::vee;
+  } else if (draw(0, 2) == 0) {
+    layout.schedule = ScheduleKind::looped_bfs;
+  }
   layout.microbatches = layout.pp * draw(1, 2);
   layout.policy =
       std::vector{Policy::naive, Policy::relay, Policy::cached, Policy::direct}[static_cast<std::size_t>(draw(0, 3))];
   layout.recompute = draw(0, 1) == 1;
-  // Any cuts: inside blocks, empty chunks anywhere.
-  for (int chunk = 1; chunk < layout.pp * layout.vp; ++chunk) {
-    layout.cuts.push_back(draw(0, sublayers));
+  layout.cuts = random_cuts(random, sublayers, layout.pp * layout.vp);
+  return layout;
+}
+
+std::vector<ScheduleKind> all_kinds() { return {all_schedule_kinds().begin(), all_schedule_kinds().end()}; }
+
+// P ranks, 2 virtual stages where the schedule has them, 2 P microbatches.
+Case case_of(ScheduleKind kind, int pp) {
+  Case layout{.pp = pp, .vp = 2, .microbatches = 2 * pp, .schedule = kind};
+  if (kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe) {
+    layout.vp = 1;
   }
-  layout.cuts.push_back(sublayers);
-  std::sort(layout.cuts.begin(), layout.cuts.end());
   return layout;
 }
 
@@ -121,4 +142,68 @@ TEST_CASE("policies change a gradient by no more than the order of its additions
       CHECK((policy != Policy::relay || other.first_gradients == cached.first_gradients));
     }
   }
+}
+
+TEST_CASE("gradients under every schedule equal plain torch to 1e-12 in fp64", "[examples]") {
+  const ScheduleKind kind = GENERATE(from_range(all_kinds()));
+  std::mt19937 random(400 + static_cast<unsigned>(kind));
+  for (int trial = 0; trial < 6; ++trial) {
+    const Residual residual =
+        std::vector{Residual::attnres_block, Residual::attnres_full, Residual::standard}[trial % 3U];
+    const LmConfig config = tiny_config(Storage::fp64, residual);
+    Case layout = case_of(kind, trial % 3 + 1);
+    layout.policy = std::vector{Policy::naive, Policy::relay, Policy::cached, Policy::direct}[(trial + 1) % 4U];
+    layout.recompute = trial >= 3;
+    layout.cuts = random_cuts(random, config.num_sublayers, layout.pp * layout.vp);
+    CAPTURE(to_string(kind), trial, layout.pp, layout.cuts, layout.recompute, to_string(residual));
+    const Outcome expected = train_reference(config, layout.microbatches, {});
+    const Outcome got = train_interpreted(config, layout, {});
+    CHECK(std::abs(got.losses.front() - expected.losses.front()) <= 1e-12 * expected.losses.front());
+    CHECK(largest_difference(got.first_gradients, expected.first_gradients) <= 1e-12);
+  }
+}
+
+TEST_CASE("threads train under every schedule with the bits of the interpreter", "[examples]") {
+  const ScheduleKind kind = GENERATE(from_range(all_kinds()));
+  const LmConfig config = tiny_config(Storage::fp32);
+  const Case layout = case_of(kind, 2);
+  const Training training{.steps = 2};
+  check_same_bits(train_threads(config, layout, training), train_interpreted(config, layout, training));
+}
+
+TEST_CASE("one W left out changes the matrices of its chunk, and no other parameter", "[examples]") {
+  const ScheduleKind kind = GENERATE(ScheduleKind::zb_h1, ScheduleKind::zb_v, ScheduleKind::v_half);
+  const LmConfig config = tiny_config(Storage::fp64);
+  const Case layout = case_of(kind, 2);
+  const Outcome whole = train_interpreted(config, layout, {});
+  const auto program = make_program(config, layout);
+  for (const ChunkId chunk : {ChunkId(1), ChunkId(3)}) {
+    const Outcome missing = train_interpreted(config, layout, {.without_weight = {{chunk, Microbatch(1)}}});
+    CHECK(missing.losses == whole.losses);
+    const SublayerRange own = program->depth.sublayers_of(chunk);
+    REQUIRE(own.size() > 0);
+    for (const auto& [name, gradient] : whole.first_gradients) {
+      const bool gain = name.ends_with(".norm");
+      bool mine = name == "head.weight" && chunk == ChunkId(3);
+      for (int l = own.begin; l < own.end; ++l) {
+        mine = mine || (name.starts_with("sublayer." + std::to_string(l) + ".") && !gain);
+      }
+      CAPTURE(to_string(kind), chunk.value, name);
+      CHECK((missing.first_gradients.at(name) == gradient) == !mine);
+    }
+  }
+}
+
+TEST_CASE("what waits for W is the input and output gradient of every matrix product", "[examples]") {
+  LmConfig config = tiny_config(Storage::fp32);
+  // One rank, one microbatch: everything waits at once if the W come last, as they do in ZB-H1.
+  const Outcome split = train_interpreted(config, {.pp = 1, .microbatches = 1, .schedule = ScheduleKind::zb_h1}, {});
+  const std::int64_t d = config.width;
+  const std::int64_t h = config.mlp_width();
+  const std::int64_t attention = (d + 3 * d) + (d + d);
+  const std::int64_t swiglu = (d + 2 * h) + (h + d);
+  const std::int64_t head = d + kVocabulary;
+  CHECK(split.peak_deferred_bytes ==
+        static_cast<std::size_t>(config.tokens() * (3 * attention + 3 * swiglu + head)) * sizeof(float));
+  CHECK(train_interpreted(config, {.pp = 1, .microbatches = 1}, {}).peak_deferred_bytes == 0);
 }

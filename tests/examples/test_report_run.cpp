@@ -70,10 +70,16 @@ TEST_CASE("the JSON object has the documented keys", "[examples]") {
   const TrainPlan plan = two_ranks();
   TrainResult result = as_planned(plan);
   result.wire_bytes[0].reset();
+  CHECK(nlohmann::json::parse(result_json(plan, result)).at("split_backward").is_null());
+  result.split_backward = SplitBackward{0.375, 4096};
+  CHECK_THAT(result_table(plan, result),
+             Catch::Matchers::Contains("W takes 38 %") && Catch::Matchers::Contains("4,096"));
   const auto json = nlohmann::json::parse(result_json(plan, result));
   CHECK(json.at("steps") == 2);
   CHECK(json.at("loss") == std::vector{3.0, 2.0});
   CHECK(json.at("reference").is_null());
+  CHECK(json.at("split_backward").at("weight_share_of_cpu_time") == 0.375);
+  CHECK(json.at("split_backward").at("peak_deferred_bytes") == 4096);
   CHECK(json.at("bytes_per_step").size() == 4);
   CHECK(json.at("bytes_per_step").at("naive").at("wire").is_null());
   CHECK(json.at("bytes_per_step").at("cached").at("wire") == json.at("bytes_per_step").at("cached").at("formula"));

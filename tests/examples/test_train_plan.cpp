@@ -2,6 +2,7 @@
 #include <functional>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
 #include "train_lm/train_plan.hpp"
 
@@ -60,6 +61,29 @@ TEST_CASE("the chosen policy runs first, each other one step, and the chosen one
   }
 }
 
+TEST_CASE("every schedule is planned, on its own placement unless told otherwise", "[examples]") {
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    TrainOptions options = given_text();
+    options.shared.pp = 2;
+    const bool one_stage = kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe;
+    options.shared.vp = one_stage ? 1 : 2;
+    options.shared.schedule = std::string(to_string(kind));
+    const TrainPlan plan = make_train_plan(options, "");
+    INFO(to_string(kind));
+    CHECK(plan.chosen().schedule_name.find(to_string(kind)) == 0);
+    CHECK(plan.chosen().layout.placement() == placement_of(kind));
+    for (const PolicyPlan& policy : plan.policies) {
+      CHECK(policy.formula_bytes == policy.simulated_bytes);
+    }
+  }
+  TrainOptions options = given_text();
+  options.shared.pp = 2;
+  options.shared.vp = 2;
+  options.shared.schedule = "looped-bfs";
+  options.shared.placement = "vee";
+  CHECK(make_train_plan(options, "").chosen().layout.placement() == Placement::vee);
+}
+
 TEST_CASE("flags that cannot work are refused with what is legal", "[examples]") {
   using Catch::Matchers::Contains;
   CHECK(refusal([](TrainOptions&) {}) == "accepted");
@@ -81,6 +105,25 @@ TEST_CASE("flags that cannot work are refused with what is legal", "[examples]")
   CHECK_THAT(refusal([](TrainOptions& o) { o.recompute = "some"; }), Contains("none, full"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.device = "cuda"; }), Contains("cpu"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.threads = 0; }), Contains("--threads"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.schedule = "zigzag"; }), Contains("zb-v"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 2, o.shared.schedule = "zb-v"; }), Contains("V"));
+  CHECK_THAT(refusal([](TrainOptions& o) {
+               o.shared.pp = 2, o.shared.vp = 2, o.shared.schedule = "zb-v", o.shared.placement = "loop";
+             }),
+             Contains("vee"));
+  CHECK_THAT(refusal([](TrainOptions& o) {
+               o.shared.pp = 2, o.shared.vp = 2, o.shared.schedule = "dualpipe-v", o.shared.microbatches = 3;
+             }),
+             Contains("4"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 2, o.shared.vp = 2, o.shared.schedule = "gpipe"; }),
+             Contains("1"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.schedule = "gpipe", o.shared.group = 2; }), Contains("--group"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.schedule = "gpipe", o.shared.group_rule = "torch"; }),
+             Contains("--group-rule"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.vp = 2, o.shared.group_rule = "deepspeed"; }),
+             Contains("megatron"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.shared.vp = 2, o.shared.group_rule = "torch", o.shared.group = 2; }),
+             Contains("--group"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.shared.pp = 4; }, 3), Contains("3 MPI ranks"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.shared.hidden = 16384, o.shared.layers = 2048; }), Contains("GiB"));
 }

@@ -35,6 +35,7 @@ TEST_CASE("a run prints one JSON object in which three counts of the bytes are e
   CHECK(json.at("steps") == 6);
   CHECK(json.at("loss").size() == 6);
   CHECK(json.at("reference").is_null());
+  CHECK(json.at("split_backward").is_null());
   for (const char* const policy : {"naive", "relay", "cached", "direct"}) {
     const auto& bytes = json.at("bytes_per_step").at(policy);
     CHECK(bytes.at("formula") == bytes.at("simulated"));
@@ -81,11 +82,25 @@ TEST_CASE("the check against plain torch passes in fp32 and fp64", "[examples]")
   CHECK(reference.at("max_gradient_difference") <= gradient);
 }
 
+TEST_CASE("a schedule that splits the backward trains, recomputing too, and says what W takes", "[examples]") {
+  const std::string schedule = GENERATE("zb-h1 --group-rule torch", "dualpipe-v");
+  const Ended ended = shell(kProgram + kTiny + " --pp 2 --vp 2 --steps 4 --check --recompute full --dtype fp64 " +
+                            "--schedule " + schedule);
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  const auto json = nlohmann::json::parse(ended.out);
+  CHECK(json.at("reference").at("max_gradient_difference") <= 1e-11);
+  CHECK(json.at("split_backward").at("weight_share_of_cpu_time") > 0);
+  CHECK(json.at("split_backward").at("weight_share_of_cpu_time") < 1);
+  CHECK(json.at("split_backward").at("peak_deferred_bytes") > 0);
+}
+
 TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
   const std::string binary = temporary(".bin");
   std::ofstream(binary, std::ios::binary) << std::string("text\0with a zero byte in it", 27);
   for (const auto& [flags, word] : {std::pair<std::string, std::string>{"--vp zero", "usage: "},
                                     {"--no-such-flag", "usage: "},
+                                    {"--pp 2 --vp 3 --schedule zb-v", "config: "},
                                     {"--ranks tcp", "config: "},
                                     {"--text /nowhere/text", "config: "},
                                     {"--text " + binary, "config: "},
