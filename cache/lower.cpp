@@ -3,8 +3,8 @@
 
 #include <fmt/format.h>
 
-#include "lower_slots.hpp"
-#include "lower_steps.hpp"
+#include "lower_rank.hpp"
+#include "planner_run.hpp"
 #include "plumb/schedule/check.hpp"
 #include "plumb/schedule/error.hpp"
 
@@ -24,14 +24,15 @@ Program lower(const Schedule& schedule, const DepthMap& depth, Policy policy, co
                   .post_ahead = options.post_ahead,
                   .messages = {},
                   .ranks = {}};
-  Plan plan = plan_order(schedule, program.routing, options.costs);
-  Steps steps = make_steps(schedule, program.routing, plan);
-  program.messages = std::move(plan.messages);
-  const std::vector<ChunkShape> shapes = chunk_shapes(program);
-  for (RankId rank{0}; rank.value < program.layout.pp(); rank = rank.next()) {
-    assign_slots(program, shapes, rank, steps);
+  PlanRecord plan(schedule, program.routing);
+  PlannerRun<PlanRecord>(schedule, program.routing, options.costs, plan).run();
+  program.ranks.reserve(schedule.ranks.size());
+  for (RankId rank; rank.value < program.layout.pp(); rank = rank.next()) {
+    program.ranks.push_back(lower_rank(program, schedule.ranks[rank.index()], plan, rank, options.costs));
+    std::vector<std::int32_t>().swap(plan.order[rank.index()]);
+    std::vector<PlannedTimes>().swap(plan.computes[rank.index()]);
   }
-  program.ranks = std::move(steps.ranks);
+  program.messages = std::move(plan.messages);
   return program;
 }
 

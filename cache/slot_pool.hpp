@@ -31,8 +31,8 @@ class SlotPool {
   }
 
   // `free_at`: when the last of `users` has finished according to the plan.
-  void give_back(std::int32_t slot, std::vector<Wait> users, std::int64_t free_at) {
-    former_users_[static_cast<std::size_t>(slot)] = std::move(users);
+  void give_back(std::int32_t slot, const std::vector<Wait>& users, std::int64_t free_at) {
+    former_users_[static_cast<std::size_t>(slot)].assign(users.begin(), users.end());
     free_.emplace(free_at, slot);
   }
 

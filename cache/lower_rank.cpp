@@ -1,0 +1,442 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "lower_rank.hpp"
+
+#include <algorithm>
+#include <array>
+
+#include <fmt/format.h>
+
+#include "lower_shape.hpp"
+#include "plumb/schedule/invariant.hpp"
+#include "slot_pool.hpp"
+
+namespace plumb {
+
+namespace {
+
+constexpr std::int32_t nowhere = -1;
+
+template <class T>
+std::uint32_t size_of(const std::vector<T>& pool) {
+  return static_cast<std::uint32_t>(pool.size());
+}
+
+bool before(const Wait& a, const Wait& b) { return a.on != b.on ? a.on < b.on : a.step < b.step; }
+
+// The row of cells of every microbatch; all cells begin as -1.
+class Cells {
+ public:
+  Cells(CellId per_microbatch, int microbatches)
+      : per_microbatch_(static_cast<std::size_t>(per_microbatch)),
+        cells_(per_microbatch_ * static_cast<std::size_t>(microbatches), nowhere) {}
+  std::int32_t* row(Microbatch m) { return cells_.data() + m.index() * per_microbatch_; }
+
+ private:
+  std::size_t per_microbatch_;
+  std::vector<std::int32_t> cells_;
+};
+
+// Waits of receives whose slots are taken already, first in, first out.
+class PostedWaits {
+ public:
+  void push(const std::vector<Wait>& waits) {
+    waits_.insert(waits_.end(), waits.begin(), waits.end());
+    ends_.push_back(waits_.size());
+  }
+  void pop(std::vector<Wait>& out) {
+    out.assign(waits_.begin() + static_cast<std::ptrdiff_t>(begin_),
+               waits_.begin() + static_cast<std::ptrdiff_t>(ends_[next_]));
+    begin_ = ends_[next_++];
+    if (next_ < ends_.size()) return;
+    waits_.clear();
+    ends_.clear();
+    begin_ = next_ = 0;
+  }
+  bool empty() const { return next_ == ends_.size(); }
+
+ private:
+  std::vector<Wait> waits_;
+  std::vector<std::size_t> ends_;
+  std::size_t begin_ = 0;
+  std::size_t next_ = 0;
+};
+
+class RankLowering {
+ public:
+  RankLowering(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
+               const PlanCosts& costs)
+      : layout_(program.layout),
+        post_ahead_(program.post_ahead),
+        row_(row),
+        plan_(plan),
+        rank_(rank),
+        costs_(costs),
+        shape_(program, rank),
+        computes_(plan.computes[rank.index()]),
+        cells_(shape_.num_cells, program.layout.microbatches()) {}
+
+  RankProgram lower() {
+    reserve();
+    find_receives();
+    auto action = row_.begin();
+    bool in_second = false;
+    for (const std::int32_t number : plan_.order[rank_.index()]) {
+      if (number != PlanRecord::compute) {
+        place_message(MessageId(number));
+        continue;
+      }
+      place_compute(in_second ? *action->second : action->first, !in_second && action->second.has_value());
+      in_second = !in_second && action->second.has_value();
+      if (!in_second) ++action;
+    }
+    out_.num_value_slots = pools_[static_cast<std::size_t>(SlotClass::value)].num_slots();
+    out_.num_gradient_slots = pools_[static_cast<std::size_t>(SlotClass::gradient)].num_slots();
+    return std::move(out_);
+  }
+
+ private:
+  // --- Before the walk -------------------------------------------------------------------------------------------
+
+  void reserve() {
+    const auto microbatches = static_cast<std::size_t>(layout_.microbatches());
+    out_.compute.reserve(computes_.size());
+    out_.comm.reserve(shape_.num_comm_steps * microbatches);
+    out_.order.reserve(computes_.size() + shape_.num_comm_steps * microbatches);
+    out_.operands.reserve(shape_.num_operands * microbatches);
+    out_.segments.reserve(shape_.num_segments * microbatches);
+    const auto num_tenants = std::count_if(shape_.tenants.begin(), shape_.tenants.end(),
+                                           [](const RankShape::Tenant& tenant) { return tenant.num_uses > 0; });
+    out_.releases.reserve(static_cast<std::size_t>(num_tenants) * microbatches);
+    comm_end_.reserve(shape_.num_comm_steps * microbatches);
+  }
+
+  // A receive takes its slots `post_ahead` computations before its message starts. Receives keep their order.
+  void find_receives() {
+    std::int32_t computes = 0;
+    for (const std::int32_t number : plan_.order[rank_.index()]) {
+      if (number == PlanRecord::compute) {
+        ++computes;
+      } else if (!end_of(MessageId(number)).sends) {
+        receives_.push_back({MessageId(number), computes});
+      }
+    }
+  }
+
+  const Message& message(MessageId id) const { return plan_.messages[id.index()]; }
+  const RankShape::End& end_of(MessageId id) const {
+    const Message& here = message(id);
+    const std::size_t direction = here.direction == Direction::forward ? 0 : 1;
+    return shape_.ends[static_cast<std::size_t>(shape_.end_of[2 * here.transfer.index() + direction])];
+  }
+
+  template <class T>
+  static std::span<const T> slice(const std::vector<T>& pool, Range range) {
+    return {pool.data() + range.begin, pool.data() + range.end};
+  }
+
+  // --- Slots -----------------------------------------------------------------------------------------------------
+
+  static std::int32_t& slot_cell(std::int32_t* row, std::int32_t tenant) {
+    return row[tenant * RankShape::cells_per_tenant];
+  }
+  const RankShape::Tenant& tenant_of(std::int32_t tenant) const {
+    return shape_.tenants[static_cast<std::size_t>(tenant)];
+  }
+  SlotPool& pool_of(std::int32_t tenant) { return pools_[static_cast<std::size_t>(tenant_of(tenant).slot_class)]; }
+
+  void post_receives_before(std::int32_t compute) {
+    while (post_ahead_ > 0 && next_receive_ < receives_.size() &&
+           receives_[next_receive_].computes_before - post_ahead_ <= compute) {
+      post(receives_[next_receive_++].message, computes_[static_cast<std::size_t>(compute)].start);
+    }
+  }
+
+  void post(MessageId id, std::int64_t at) {
+    std::int32_t* const row = cells_.row(message(id).microbatch);
+    users_.clear();
+    for (const std::int32_t tenant : slice(shape_.tenants_of, end_of(id).segments))
+      allocate(row, tenant, at, users_);
+    posted_.push(users_);
+  }
+
+  void allocate(std::int32_t* row, std::int32_t tenant, std::int64_t at, std::vector<Wait>& waits) {
+    SlotPool& pool = pool_of(tenant);
+    const std::int32_t slot = pool.take(at);
+    slot_cell(row, tenant) = slot;
+    const std::vector<Wait>& former = pool.former_users(slot);
+    waits.insert(waits.end(), former.begin(), former.end());
+  }
+
+  // Takes a slot at a planned time if the tenant has none yet; true if it did.
+  bool touch(std::int32_t* row, std::int32_t tenant, std::int64_t at) {
+    if (slot_cell(row, tenant) != nowhere) return false;
+    allocate(row, tenant, at, step_waits_);
+    return true;
+  }
+
+  std::int64_t end_of(Wait step) const {
+    const auto index = static_cast<std::size_t>(step.step);
+    return step.on == Wait::On::compute ? computes_[index].end : comm_end_[index];
+  }
+
+  void release_if_last(std::int32_t* row, std::int32_t tenant, Wait step) {
+    const RankShape::Tenant& shape = tenant_of(tenant);
+    std::int32_t* const cells = row + tenant * RankShape::cells_per_tenant;
+    const std::int32_t slot = cells[0];
+    std::int32_t& num_uses = cells[1];
+    std::int32_t& last_reader = cells[2];
+    if (shape.many_users && step.on == Wait::On::compute) last_reader = step.step;
+    if (++num_uses + 1 != shape.num_uses) return;  // counted from -1
+    // What must finish before the slot may be overwritten. Partials and gradients are used in a chain, so the last user
+    // stands for all. A value has independent users: this rank's computations and one send per child holding.
+    users_.assign(1, step);
+    if (shape.many_users) {
+      for (const CellId send : slice(shape_.cells, shape.sends))
+        users_.push_back({Wait::On::comm, row[send]});
+      if (last_reader != nowhere) users_.push_back({Wait::On::compute, last_reader});
+    }
+    std::int64_t free_at = 0;
+    for (const Wait& user : users_)
+      free_at = std::max(free_at, end_of(user));
+    pools_[static_cast<std::size_t>(shape.slot_class)].give_back(slot, users_, free_at);
+    std::erase(users_, step);
+    const std::uint32_t begin = size_of(released_waits_);
+    released_waits_.insert(released_waits_.end(), users_.begin(), users_.end());
+    released_.push_back({{shape.slot_class, slot}, {begin, size_of(released_waits_)}});
+  }
+
+  // --- Waits -----------------------------------------------------------------------------------------------------
+
+  void wait_for_comm(std::int32_t step) {
+    if (step != nowhere) step_waits_.push_back({Wait::On::comm, step});
+  }
+
+  // Ascending and without repetition; the latest computation stands for all earlier ones.
+  Range store_waits(std::vector<Wait>& waits) {
+    const std::uint32_t begin = size_of(out_.waits);
+    if (waits.size() > 1) std::sort(waits.begin(), waits.end(), before);
+    for (std::size_t i = 0; i < waits.size(); ++i) {
+      const bool last = i + 1 == waits.size();
+      const bool repeated = !last && waits[i] == waits[i + 1];
+      const bool superseded = !last && waits[i].on == Wait::On::compute && waits[i + 1].on == Wait::On::compute;
+      if (!repeated && !superseded) out_.waits.push_back(waits[i]);
+    }
+    return {begin, size_of(out_.waits)};
+  }
+
+  Range store_releases() {
+    const std::uint32_t begin = size_of(out_.releases);
+    for (const Release& release : released_) {
+      users_.assign(released_waits_.begin() + release.waits.begin, released_waits_.begin() + release.waits.end);
+      const Range waits = store_waits(users_);
+      out_.releases.push_back({release.slot, waits});
+    }
+    released_.clear();
+    released_waits_.clear();
+    return {begin, size_of(out_.releases)};
+  }
+
+  // --- Computations ----------------------------------------------------------------------------------------------
+
+  void place_compute(const Compute& compute, bool overlaps_next) {
+    const auto index = static_cast<std::int32_t>(out_.compute.size());
+    const std::int64_t start = computes_[out_.compute.size()].start;
+    out_.order.push_back({false, index});
+    out_.compute.push_back({compute, overlaps_next, {}, {}, {}});
+    ComputeStep& step = out_.compute.back();
+    post_receives_before(index);
+    step_waits_.clear();
+    step.operands = {size_of(out_.operands), size_of(out_.operands)};
+    if (compute.op == Op::backward_weight) {
+      step.waits = {size_of(out_.waits), size_of(out_.waits)};
+      step.releases = {size_of(out_.releases), size_of(out_.releases)};
+      return;
+    }
+    const std::size_t stage = layout_.virtual_stage_of(compute.chunk).index();
+    const RankShape::Computation& shape = (compute.op == Op::forward ? shape_.forward : shape_.backward)[stage];
+    std::int32_t* const row = cells_.row(compute.microbatch);
+    const auto operands = slice(shape_.operands, shape.operands);
+    for (const RankShape::Operand& operand : operands) {
+      const bool first_touch = touch(row, operand.tenant, start);
+      require(!first_touch || operand.may_open,
+              [&] { return fmt::format("lower: {} reads a slot that nothing filled", to_string(compute)); });
+      out_.operands.push_back(
+          {operand.role, operand.accumulates && first_touch, slot_cell(row, operand.tenant), operand.block});
+    }
+    step.operands.end = size_of(out_.operands);
+    for (const RankShape::Operand& operand : operands)
+      release_if_last(row, operand.tenant, {Wait::On::compute, index});
+    // List order gives the computations.
+    std::erase_if(step_waits_, [](const Wait& wait) { return wait.on == Wait::On::compute; });
+    for (const CellId cell : slice(shape_.cells, shape.arrivals))
+      wait_for_comm(row[cell]);
+    step.waits = store_waits(step_waits_);
+    step.releases = store_releases();
+    row[shape.done] = index;
+    for (const std::int32_t sum : slice(shape_.sum_lists, shape.completes))
+      place_possible_adds(sum, row);
+  }
+
+  // --- Communication ---------------------------------------------------------------------------------------------
+
+  CommStep& begin_comm(CommKind kind, MessageId id, std::int64_t end) {
+    out_.order.push_back({true, static_cast<std::int32_t>(out_.comm.size())});
+    out_.comm.push_back({.kind = kind, .message = id});
+    comm_end_.push_back(end);
+    step_waits_.clear();
+    CommStep& step = out_.comm.back();
+    step.segments = {size_of(out_.segments), size_of(out_.segments)};
+    return step;
+  }
+  std::int32_t last_comm() const { return static_cast<std::int32_t>(out_.comm.size()) - 1; }
+
+  // Takes a slot for a segment; true if it had none.
+  bool add_segment(CommStep& step, std::int32_t* row, std::int32_t tenant, std::int64_t start, bool may_open) {
+    const bool first_touch = touch(row, tenant, start);
+    require(!first_touch || may_open, [&] {
+      return fmt::format("lower: communication step {} of rank {} reads a slot that nothing filled", last_comm(),
+                         rank_.value);
+    });
+    out_.segments.push_back({tenant_of(tenant).slot_class, slot_cell(row, tenant)});
+    ++step.segments.end;
+    return first_touch;
+  }
+
+  void place_message(MessageId id) {
+    const RankShape::End& end = end_of(id);
+    const Message& here = message(id);
+    const std::int64_t start = plan_.message_starts_at[id.index()];
+    const bool forward = here.direction == Direction::forward;
+    std::int32_t* const row = cells_.row(here.microbatch);
+    for (const std::int32_t sum : slice(shape_.sum_lists, end.zeros))
+      place_zero(shape_.sums[static_cast<std::size_t>(sum)], id, row, start);
+    const std::int64_t sent = start + (forward ? costs_.value_unit : costs_.gradient_unit) * end.units;
+    CommStep& step =
+        begin_comm(end.sends ? CommKind::send : CommKind::receive, id, end.sends ? sent : sent + costs_.latency);
+    row[end.done] = last_comm();  // a send is among the users of what it releases
+    step.lane = end.lane;
+    step.peer = end.peer;
+    if (!end.sends) {
+      if (posted_.empty()) post(receives_[next_receive_++].message, start);
+      posted_.pop(step_waits_);
+    }
+    const auto segments = slice(shape_.tenants_of, end.segments);
+    for (const std::int32_t tenant : segments)
+      add_segment(step, row, tenant, start, false);
+    for (const std::int32_t tenant : segments)
+      release_if_last(row, tenant, {Wait::On::comm, last_comm()});
+    if (end.sends) {
+      if (end.after_compute != no_cell) step_waits_.push_back({Wait::On::compute, row[end.after_compute]});
+      for (const CellId cell : slice(shape_.cells, end.after_comm))
+        wait_for_comm(row[cell]);
+    }
+    step.waits = store_waits(step_waits_);
+    step.releases = store_releases();
+    for (const std::int32_t sum : slice(shape_.sum_lists, end.completes))
+      place_possible_adds(sum, row);
+  }
+
+  void place_zero(const RankShape::Sum& sum, MessageId id, std::int32_t* row, std::int64_t start) {
+    CommStep& step = begin_comm(CommKind::zero, id, start);
+    step.holding = sum.holding;
+    add_segment(step, row, sum.accumulator, start, true);
+    release_if_last(row, sum.accumulator, {Wait::On::comm, last_comm()});
+    step.waits = store_waits(step_waits_);
+    step.releases = store_releases();
+    row[sum.zero] = last_comm();
+  }
+
+  // Own contributions first, then the children's in their order; stops at the first that is not there yet.
+  void place_possible_adds(std::int32_t number, std::int32_t* row) {
+    const RankShape::Sum& sum = shape_.sums[static_cast<std::size_t>(number)];
+    const std::int32_t own = sum.own_done == no_cell ? nowhere : row[sum.own_done];
+    if (sum.own_done != no_cell && own == nowhere) return;
+    const auto children = slice(shape_.children, sum.children);
+    std::int32_t& num_added = row[sum.num_added];  // counted from -1
+    while (static_cast<std::size_t>(num_added + 1) < children.size()) {
+      const RankShape::Child& child = children[static_cast<std::size_t>(num_added + 1)];
+      const std::int32_t received = row[child.received];
+      if (received == nowhere) return;
+      place_add(sum, child, own, received, row);
+      ++num_added;
+    }
+  }
+
+  void place_add(const RankShape::Sum& sum, const RankShape::Child& child, std::int32_t own, std::int32_t received,
+                 std::int32_t* row) {
+    std::int32_t& last_add = row[sum.last_add];
+    std::int64_t at = end_of({Wait::On::comm, received});
+    if (last_add != nowhere) {
+      at = std::max(at, end_of({Wait::On::comm, last_add}));
+    } else if (own != nowhere) {
+      at = std::max(at, end_of({Wait::On::compute, own}));
+    }
+    CommStep& step = begin_comm(CommKind::add, out_.comm[static_cast<std::size_t>(received)].message, at);
+    step.holding = child.holding;
+    step.first_touch = add_segment(step, row, sum.accumulator, at, true);
+    add_segment(step, row, child.arrived, at, false);
+    release_if_last(row, sum.accumulator, {Wait::On::comm, last_comm()});
+    release_if_last(row, child.arrived, {Wait::On::comm, last_comm()});
+    wait_for_comm(received);
+    if (own != nowhere) step_waits_.push_back({Wait::On::compute, own});
+    wait_for_comm(last_add);
+    step.waits = store_waits(step_waits_);
+    step.releases = store_releases();
+    last_add = last_comm();
+  }
+
+  struct Receive {
+    MessageId message;
+    std::int32_t computes_before = 0;  // computations that stand before it in the order
+  };
+
+  const Layout& layout_;
+  int post_ahead_;
+  const std::vector<Action>& row_;
+  const PlanRecord& plan_;
+  RankId rank_;
+  const PlanCosts& costs_;
+  RankShape shape_;
+  const std::vector<PlannedTimes>& computes_;
+  Cells cells_;
+  RankProgram out_;
+  std::vector<std::int64_t> comm_end_;  // like out_.comm, by the plan
+  std::vector<Receive> receives_;
+  std::size_t next_receive_ = 0;
+  PostedWaits posted_;
+  std::array<SlotPool, 2> pools_;
+  std::vector<Wait> step_waits_;   // of the step at hand
+  std::vector<Release> released_;  // by the step at hand, with ranges of released_waits_
+  std::vector<Wait> released_waits_;
+  std::vector<Wait> users_;
+};
+
+}  // namespace
+
+PlanRecord::PlanRecord(const Schedule& schedule, const Routing& routing)
+    : order(schedule.ranks.size()), computes(schedule.ranks.size()) {
+  const auto microbatches = static_cast<std::size_t>(schedule.layout.microbatches());
+  const std::size_t directions = schedule.forward_only ? 1 : 2;
+  std::vector<std::size_t> num_ends(order.size(), 0);
+  for (const Transfer& transfer : routing.transfers) {
+    ends_.push_back({transfer.from, transfer.to});
+    ++num_ends[transfer.from.index()];
+    ++num_ends[transfer.to.index()];
+  }
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    std::size_t num_computes = 0;
+    for (const Action& action : schedule.ranks[rank])
+      num_computes += action.second ? 2U : 1U;
+    computes[rank].reserve(num_computes);
+    order[rank].reserve(num_computes + num_ends[rank] * microbatches * directions);
+  }
+  messages.reserve(routing.transfers.size() * microbatches * directions);
+  message_starts_at.reserve(messages.capacity());
+}
+
+RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
+                       const PlanCosts& costs) {
+  return RankLowering(program, row, plan, rank, costs).lower();
+}
+
+}  // namespace plumb
