@@ -54,22 +54,34 @@ Phases phases_of(const RankProgram& rank) {
   return phases;
 }
 
-// How the steady count follows from the warm-up, where the order is regular enough; checked on every rank.
+// How steady and cool-down counts follow from P, M and r, where the order is regular enough; checked on every rank
+// before it is told.
 std::string steady_formula(const Program& program, const std::vector<Phases>& phases) {
   const std::int64_t forwards = std::int64_t{program.layout.microbatches()} * program.layout.vp();
-  bool pairs = true;         // F and B in turn
-  bool late_weights = true;  // F and I in turn, from the r-th on followed by a W
-  for (std::size_t r = 0; r < phases.size(); ++r) {
-    const std::int64_t left = forwards - phases[r].warmup;
-    pairs = pairs && phases[r].steady == 2 * left && phases[r].cooldown == phases[r].warmup;
-    late_weights =
-        late_weights && phases[r].steady == 2 * left + std::max<std::int64_t>(0, left - static_cast<std::int64_t>(r));
+  const std::int64_t pp = program.layout.pp();
+  const auto on_all_ranks = [&](auto&& holds) {
+    for (std::size_t r = 0; r < phases.size(); ++r) {
+      if (!holds(phases[r], static_cast<std::int64_t>(r), forwards - phases[r].warmup)) return false;
+    }
+    return true;
+  };
+  if (on_all_ranks([](const Phases& p, std::int64_t, std::int64_t left) {
+        return p.steady == 2 * left && p.cooldown == p.warmup;
+      })) {
+    return "steady    2(M V - warm-up), backward and forward in turn; cool-down = warm-up";
   }
-  if (pairs) return "steady    2 (M V - warm-up), forward and backward in turn; cool-down = warm-up backwards";
-  if (late_weights) {
-    return "steady    2 (M V - warm-up) + max(0, M V - warm-up - r), W lagging by r; cool-down = what is left";
+  if (on_all_ranks([](const Phases& p, std::int64_t r, std::int64_t left) {
+        return p.steady == 2 * left + std::max<std::int64_t>(0, left - r);
+      })) {
+    return "steady    2(M V - warm-up) + max(0, M V - warm-up - r), W lagging by r; cool-down = the rest";
   }
-  return "steady    counted from the first backward to the last forward; cool-down = what is left of it";
+  if (on_all_ranks([&](const Phases& p, std::int64_t r, std::int64_t) { return p.cooldown == 2 * (pp + 1 + r); })) {
+    return "cool-down 2(P+1+r); steady = the rest, from the first backward to the last forward";
+  }
+  if (on_all_ranks([&](const Phases& p, std::int64_t r, std::int64_t) { return p.cooldown == 2 * pp + 1 + r; })) {
+    return "cool-down 2P+1+r; steady = the rest, from the first backward to the last forward";
+  }
+  return "steady    counted from the first backward to the last forward; cool-down = the rest";
 }
 
 std::string row_of_actions(const RankProgram& rank) {

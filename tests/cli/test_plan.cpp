@@ -77,6 +77,14 @@ TEST_CASE("phases of split backwards and overlapped pairs add up to all computat
   }
 }
 
+TEST_CASE("steady and cool-down counts come with a formula where there is one", "[cli]") {
+  CHECK(has(fine("plan --pp 4 --vp 2"), "steady    2(M V - warm-up), backward and forward in turn"));
+  CHECK(has(fine("plan --pp 4 --vp 2 --schedule zb-h1"), "W lagging by r"));
+  CHECK(has(fine("plan" + vee + "zb-v"), "cool-down 2(P+1+r)"));
+  CHECK(has(fine("plan" + vee + "dualpipe-v"), "cool-down 2P+1+r"));
+  CHECK(has(fine("plan" + vee + "v-min"), "counted"));
+}
+
 TEST_CASE("links given to plan show up as waiting for messages", "[cli]") {
   CHECK(has(fine("plan --pp 4 --hop-us 300 --hop-GBps inf"), "of it waiting for messages"));
   CHECK(has(fine("plan --pp 4 --action-us F=1,I=3,W=1 --vp 2 --schedule zb-v"), "not here"));
