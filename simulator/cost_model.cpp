@@ -2,7 +2,6 @@
 #include "plumb/simulator/cost_model.hpp"
 
 #include <algorithm>
-#include <array>
 #include <cmath>
 #include <numeric>
 
@@ -26,8 +25,11 @@ void require_duration(SimTime time, std::string_view what) {
 // The planner wants ratios only: small integers, so that no sum of them overflows. Zero keeps its meaning.
 void shorten(PlanCosts& costs) {
   constexpr std::int64_t enough = std::int64_t{1} << 40;
-  const std::array fields{&costs.forward,    &costs.backward_input, &costs.backward_weight,
-                          &costs.value_unit, &costs.gradient_unit,  &costs.latency};
+  std::vector<std::int64_t*> fields{&costs.forward,    &costs.backward_input, &costs.backward_weight,
+                                    &costs.value_unit, &costs.gradient_unit,  &costs.latency};
+  for (PlanChunkCosts& chunk : costs.chunks) {
+    fields.insert(fields.end(), {&chunk.forward, &chunk.backward_input, &chunk.backward_weight});
+  }
   std::int64_t common = 0;
   std::int64_t largest = 0;
   for (const std::int64_t* field : fields) {
@@ -39,6 +41,21 @@ void shorten(PlanCosts& costs) {
   for (std::int64_t* field : fields) {
     if (*field > 0) *field = std::max<std::int64_t>(1, *field / divisor);
   }
+}
+
+// B is I + W there; a B given otherwise is shared out between them in proportion.
+PlanChunkCosts as_planned(const ActionTimes& times) {
+  PlanChunkCosts chunk{times.forward.count(), times.backward_input.count(), times.backward_weight.count()};
+  const std::int64_t halves = chunk.backward_input + chunk.backward_weight;
+  const std::int64_t whole = times.backward.count();
+  if (halves == 0) {
+    chunk.backward_input = whole;
+  } else if (halves != whole) {
+    const double share = static_cast<double>(chunk.backward_input) / static_cast<double>(halves);
+    chunk.backward_input = std::llround(static_cast<double>(whole) * share);
+    chunk.backward_weight = whole - chunk.backward_input;
+  }
+  return chunk;
 }
 
 // Sum over all models' times of one operation, divided by their number.
@@ -140,18 +157,19 @@ void CostModel::require_fits(int num_chunks) const {
 }
 
 PlanCosts CostModel::plan_costs() const {
+  ActionTimes average;
+  for (SimTime ActionTimes::*op :
+       {&ActionTimes::forward, &ActionTimes::backward, &ActionTimes::backward_input, &ActionTimes::backward_weight}) {
+    average.*op = SimTime(mean(times_, op));
+  }
+  const PlanChunkCosts all = as_planned(average);
   PlanCosts costs;
-  costs.forward = mean(times_, &ActionTimes::forward);
-  costs.backward_input = mean(times_, &ActionTimes::backward_input);
-  costs.backward_weight = mean(times_, &ActionTimes::backward_weight);
-  const std::int64_t halves = costs.backward_input + costs.backward_weight;
-  const std::int64_t whole = mean(times_, &ActionTimes::backward);
-  if (halves == 0) {
-    costs.backward_input = whole;
-  } else if (halves != whole) {
-    const double share = static_cast<double>(costs.backward_input) / static_cast<double>(halves);
-    costs.backward_input = std::llround(static_cast<double>(whole) * share);
-    costs.backward_weight = whole - costs.backward_input;
+  costs.forward = all.forward;
+  costs.backward_input = all.backward_input;
+  costs.backward_weight = all.backward_weight;
+  if (times_.size() > 1) {
+    for (const ActionTimes& chunk : times_)
+      costs.chunks.push_back(as_planned(chunk));
   }
   costs.value_unit = link_.value_unit.count();
   costs.gradient_unit = link_.gradient_unit.count();

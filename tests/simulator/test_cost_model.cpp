@@ -2,7 +2,9 @@
 #include <cmath>
 #include <limits>
 
+#include "plumb/cache/lower.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/generators.hpp"
 #include "plumb/simulator/cost_model.hpp"
 #include "simulator/support/models.hpp"
 #include "support/catch.hpp"
@@ -86,6 +88,23 @@ TEST_CASE("a model answers per chunk, or the same for all", "[simulator]") {
   one.require_fits(77);
   CHECK(one.time_of(Op::forward, ChunkId(76)) == us(1));
   CHECK_THROWS_AS(CostModel(std::vector<ActionTimes>{}, Link{}, storage_bytes), InputError);
+}
+
+TEST_CASE("the planner gets the times of each chunk where they differ, a B of its own shared out", "[simulator]") {
+  ActionTimes fused = action_times(us(3), us(1), us(3));
+  fused.backward = us(8);
+  const CostModel model({action_times(us(1), us(2), us(4)), fused}, Link{}, storage_bytes);
+  const PlanCosts costs = plan_costs(model);
+  REQUIRE(costs.chunks.size() == 2);
+  const std::int64_t tick = costs.chunks[0].forward;
+  CHECK(costs.chunks[0].backward_input == 2 * tick);
+  CHECK(costs.chunks[0].backward_weight == 4 * tick);
+  CHECK(costs.chunks[1].forward == 3 * tick);
+  CHECK(costs.chunks[1].backward_input == 2 * tick);
+  CHECK(costs.chunks[1].backward_weight == 6 * tick);
+  CHECK(plan_costs(free_links()).chunks.empty());
+  CHECK_THROWS_AS(lower(one_f_one_b(Layout(3, 1, 3)), DepthMap(6, 2, {2, 4, 6}), Policy::cached, {.costs = costs}),
+                  InputError);
 }
 
 TEST_CASE("the planner gets the mean times and the link, in the smallest ticks that keep the ratios", "[simulator]") {

@@ -118,6 +118,49 @@ TEST_CASE("a step that is simulated with the costs it was planned for takes exac
   }
 }
 
+TEST_CASE("a first chunk that takes no time starts the step like any other", "[simulator]") {
+  const CostModel costs({action_times(us(0), us(100), us(0)), action_times(us(100), us(0), us(100))}, Link{},
+                        storage_bytes);
+  const Program program =
+      lower(one_f_one_b(Layout(2, 1, 3)), DepthMap(4, 2, {2, 4}), Policy::cached, {.costs = plan_costs(costs)});
+  CHECK(simulate(program, costs).step == us(700));
+}
+
+TEST_CASE("a step of uneven chunks takes about the planned time, and less than planned with their average",
+          "[simulator]") {
+  Dice dice(21);
+  SimTime planned_steps{0};
+  SimTime steps{0};
+  SimTime steps_planned_evenly{0};
+  for (int round = 0; round < 40; ++round) {
+    const Schedule schedule = random_schedule(dice, {.pp = 6, .vp = 3, .sublayers = 40, .microbatches = 12});
+    const int num_chunks = schedule.layout.num_chunks();
+    if (num_chunks == 1) continue;
+    const DepthMap depth = random_depth(dice, num_chunks, 40);
+    std::vector<ActionTimes> times;
+    for (int chunk = 0; chunk < num_chunks; ++chunk) {
+      times.push_back(action_times(us(100 * dice.roll(1, 9)), us(100 * dice.roll(1, 9)), us(100 * dice.roll(0, 9))));
+    }
+    const CostModel costs(times, Link{us(30), us(dice.roll(0, 4) * 50), us(dice.roll(0, 4) * 50)}, storage_bytes);
+    const PlanCosts uneven = plan_costs(costs);
+    PlanCosts even = uneven;
+    even.chunks.clear();
+    for (const Policy policy : block_policies) {
+      const Program program = lower(schedule, depth, policy, {.costs = uneven});
+      CAPTURE(describe(program));
+      const SimTime planned =
+          times[0].forward / uneven.chunks[0].forward * plan_order(schedule, program.routing, uneven).makespan;
+      const SimTime step = simulate(program, costs).step;
+      REQUIRE(step >= planned);
+      planned_steps += planned;
+      steps += step;
+      steps_planned_evenly += simulate(lower(schedule, depth, policy, {.costs = even}), costs).step;
+    }
+  }
+  CHECK(to_us(steps) < 1.0005 * to_us(planned_steps));  // a message may wait for its slot
+  CHECK(steps < steps_planned_evenly);
+}
+
 TEST_CASE("the same input gives the same timeline", "[simulator]") {
   Dice dice(3);
   for (int round = 0; round < 20; ++round) {

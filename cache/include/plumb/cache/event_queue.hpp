@@ -26,9 +26,10 @@ class EventQueue {
     filled_ |= std::uint64_t{1} << bucket;
   }
 
-  // Goes on to the next instant at which something happens and returns it; `never` if nothing will. REQUIRES: pop()
-  // took everything of the present instant.
+  // Goes on to the next instant at which something happens and returns it; `never` if nothing will. That is the present
+  // one as long as pop() has not taken everything of it.
   std::int64_t advance() {
+    if (next_ < buckets_[0].size()) return now_;
     buckets_[0].clear();
     next_ = 0;
     filled_ &= ~std::uint64_t{1};

@@ -77,8 +77,8 @@ class CostModel {
   // Throws InputError when the model has times for another number of chunks.
   void require_fits(int num_chunks) const;
 
-  // The averages over chunks and the link, for the planner, in ticks of their own: the ratios are kept. The planner
-  // knows B only as I + W; a B given otherwise is shared out between them in proportion.
+  // The same for the planner, in ticks of their own: the ratios are kept. The times of each chunk where they differ,
+  // and their averages. The planner knows B only as I + W; a B given otherwise is shared out between them in proportion.
   PlanCosts plan_costs() const;
 
  private:
