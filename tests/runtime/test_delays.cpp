@@ -7,6 +7,7 @@
 #include "plumb/runtime/interpreter.hpp"
 #include "runtime/support/inproc_ranks.hpp"
 #include "runtime/support/model_host.hpp"
+#include "runtime/support/named_programs.hpp"
 #include "support/catch.hpp"
 
 namespace plumb::test {
@@ -40,8 +41,7 @@ class Delays final : public StepObserver {
 };
 
 // Steps whose bits differ from those of one thread.
-int num_different(Policy policy, int num_runs_wanted, bool sometimes = false) {
-  const auto program = std::make_shared<const Program>(small_program(policy));
+int num_different(const std::shared_ptr<const Program>& program, int num_runs_wanted, bool sometimes = false) {
   const ModelOptions model;
   ModelHost alone(program->depth, model);
   interpret_single_thread(program, alone.stages(), alone.shape());
@@ -67,17 +67,32 @@ int num_different(Policy policy, int num_runs_wanted, bool sometimes = false) {
   return different;
 }
 
+std::shared_ptr<const Program> small(Policy policy) { return std::make_shared<const Program>(small_program(policy)); }
+
 }  // namespace
 
 TEST_CASE("random delays before every action and message change no bit and hang nothing", "[runtime]") {
   for (const Policy policy : block_policies) {
     INFO(to_string(policy));
-    CHECK(num_different(policy, 5) == 0);
-    CHECK(num_different(policy, 100, true) == 0);
+    CHECK(num_different(small(policy), 5) == 0);
+    CHECK(num_different(small(policy), 100, true) == 0);
+  }
+}
+
+TEST_CASE("random delays change no bit under any schedule", "[runtime]") {
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    for (const Policy policy : {Policy::cached, Policy::direct}) {
+      const auto program = std::make_shared<const Program>(regular_program_of(kind, 3, policy));
+      INFO(describe(*program));
+      CHECK(num_different(program, 2) == 0);
+      CHECK(num_different(program, 10, true) == 0);
+    }
   }
 }
 
 // Hidden here because it takes most of a minute: a ctest entry of its own runs it.
-TEST_CASE("random delays a thousand times", "[.][delays]") { CHECK(num_different(Policy::cached, num_runs) == 0); }
+TEST_CASE("random delays a thousand times", "[.][delays]") {
+  CHECK(num_different(small(Policy::cached), num_runs) == 0);
+}
 
 }  // namespace plumb::test

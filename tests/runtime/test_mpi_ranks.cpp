@@ -18,6 +18,7 @@
 #include "plumb/schedule/generators.hpp"
 #include "runtime/support/integer_host.hpp"
 #include "runtime/support/model_host.hpp"
+#include "runtime/support/named_programs.hpp"
 #include "support/catch.hpp"
 
 namespace plumb::test {
@@ -126,6 +127,28 @@ TEST_CASE("processes and one thread give the same bits, step after step", "[runt
       host.clear();
       executor.run(handle);
       CHECK(num_different(world, *program, host, alone) == 0);
+    }
+  }
+}
+
+TEST_CASE("processes give the bits of one thread under every schedule", "[runtime]") {
+  const World world;
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    for (const Policy policy : block_policies) {
+      // Many processes on few cores are slow to take turns.
+      if (world.size() > 4 && policy != Policy::cached) continue;
+      const ProgramPtr program = std::make_shared<const Program>(regular_program_of(kind, world.size(), policy));
+      INFO(describe(*program));
+      ModelOptions model;
+      model.recompute = policy == Policy::relay;
+      ModelHost alone(program->depth, model);
+      const auto expected = interpret_single_thread(program, alone.stages(), alone.shape());
+      ModelHost host(program->depth, model);
+      Executor executor = world.executor(host.stages());
+      const StepResult result = executor.run(executor.prepare(program, host.shape()));
+      CHECK(num_different(world, *program, host, alone) == 0);
+      CHECK(result.received == expected[world.rank().index()].received);
+      CHECK(result.peak_deferred_bytes == expected[world.rank().index()].peak_deferred_bytes);
     }
   }
 }
