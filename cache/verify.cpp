@@ -9,35 +9,32 @@ namespace plumb {
 namespace {
 
 // Waits must look back in the common order, so that the order is a way to run the rank at all. Returns true if they do.
+// REQUIRES: the order merges the rank's two lists, so that what stands before a place is a number of steps of each.
 bool verify_waits_look_back(const Program& program, RankId rank, FaultList& faults) {
   const RankProgram& steps = program.ranks[rank.index()];
-  std::vector<std::int32_t> compute_position(steps.compute.size(), 0);
-  std::vector<std::int32_t> comm_position(steps.comm.size(), 0);
-  for (std::size_t position = 0; position < steps.order.size(); ++position) {
-    const StepRef& step = steps.order[position];
-    (step.comm ? comm_position : compute_position)[static_cast<std::size_t>(step.index)] =
-        static_cast<std::int32_t>(position);
-  }
   bool good = true;
-  const auto check = [&](std::int32_t position, StepRef step, Range waits) {
+  std::int32_t position = 0;
+  std::int32_t computes = 0;  // before this position
+  std::int32_t comms = 0;
+  const auto check = [&](StepRef step, Range waits) {
     for (const Wait& wait : steps.waits_of(waits)) {
-      const auto index = static_cast<std::size_t>(wait.step);
-      const StepRef other{wait.on == Wait::On::comm, wait.step};
-      if ((other.comm ? comm_position : compute_position)[index] < position) continue;
+      if (wait.step < (wait.on == Wait::On::compute ? computes : comms)) continue;
       good = false;
+      const StepRef other{wait.on == Wait::On::comm, wait.step};
       faults.add(rank, position, step_token(program, rank, step),
                  fmt::format("waits for {}, which does not stand before it", step_token(program, rank, other)));
     }
   };
-  for (std::size_t position = 0; position < steps.order.size() && !faults.full(); ++position) {
-    const StepRef& step = steps.order[position];
+  for (const StepRef& step : steps.order) {
+    if (faults.full()) break;
     const auto index = static_cast<std::size_t>(step.index);
-    const auto here = static_cast<std::int32_t>(position);
-    check(here, step, step.comm ? steps.comm[index].waits : steps.compute[index].waits);
+    check(step, step.comm ? steps.comm[index].waits : steps.compute[index].waits);
     for (const Release& release :
          steps.releases_of(step.comm ? steps.comm[index].releases : steps.compute[index].releases)) {
-      check(here, step, release.waits);
+      check(step, release.waits);
     }
+    ++(step.comm ? comms : computes);
+    ++position;
   }
   return good;
 }

@@ -53,7 +53,11 @@ class EndsVerifier {
         faults_(faults),
         sent_as_(program.messages.size(), none),
         received_as_(program.messages.size(), none),
-        next_in_channel_(program.ranks.size() * 4, 0) {}
+        next_in_channel_(program.ranks.size() * 4, 0) {
+    for (const Transfer& transfer : program.routing.transfers) {
+      hops_.push_back({transfer.from, transfer.to, transfer.lane, static_cast<std::uint32_t>(transfer.units())});
+    }
+  }
 
   void run() {
     for (RankId rank; rank.index() < program_.ranks.size(); rank = rank.next()) {
@@ -83,8 +87,29 @@ class EndsVerifier {
     const std::size_t channel =
         comm.peer.index() * 4 + static_cast<std::size_t>(comm.lane) * 2 + static_cast<std::size_t>(sends);
     const std::int32_t number = next_in_channel_[channel]++;
-    const std::string why = wrong_with(rank, comm, sends ? sent_as_ : received_as_, number);
+    std::vector<std::int32_t>& placed = sends ? sent_as_ : received_as_;
+    if (sound(rank, comm) && placed[comm.message.index()] == none) {
+      placed[comm.message.index()] = number;
+      return;
+    }
+    const std::string why = wrong_with(rank, comm, placed, number);
     if (!why.empty()) faults_.add(rank, position, step_token(program_, rank, step), why);
+  }
+
+  // Whether wrong_with will find nothing but, perhaps, that the message was there before.
+  bool sound(RankId rank, const CommStep& comm) const {
+    const Message& message = program_.messages[comm.message.index()];
+    const Hop& hop = hops_[message.transfer.index()];
+    const bool forward = message.direction == Direction::forward;
+    const bool from_here = forward == (comm.kind == CommKind::send);
+    if (rank != (from_here ? hop.from : hop.to) || comm.peer != (from_here ? hop.to : hop.from) ||
+        comm.lane != hop.lane || comm.segments.size() != hop.units) {
+      return false;
+    }
+    for (const Slot& slot : program_.ranks[rank.index()].segments_of(comm.segments)) {
+      if (slot.slot_class != (forward ? SlotClass::value : SlotClass::gradient)) return false;
+    }
+    return true;
   }
 
   std::string wrong_with(RankId rank, const CommStep& comm, std::vector<std::int32_t>& placed, std::int32_t number) {
@@ -113,8 +138,17 @@ class EndsVerifier {
     return {};
   }
 
+  // What the ends of a message must agree with.
+  struct Hop {
+    RankId from;
+    RankId to;
+    MessageLane lane;
+    std::uint32_t units;
+  };
+
   const Program& program_;
   FaultList& faults_;
+  std::vector<Hop> hops_;                      // [transfer]
   std::vector<std::int32_t> sent_as_;          // [message]: its number in the channel
   std::vector<std::int32_t> received_as_;      // [message]
   std::vector<std::int32_t> next_in_channel_;  // [peer][lane][sends], of one rank

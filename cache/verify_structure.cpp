@@ -78,7 +78,11 @@ std::string wrong_in_messages(const Program& program) {
 // The steps of one rank; each check returns what is wrong, or an empty text.
 class RankChecker {
  public:
-  RankChecker(const Program& program, const RankProgram& rank) : program_(program), rank_(rank) {}
+  RankChecker(const Program& program, const RankProgram& rank)
+      : program_(program),
+        rank_(rank),
+        num_chunks_(static_cast<std::size_t>(program.layout.num_chunks())),
+        num_microbatches_(static_cast<std::size_t>(program.layout.microbatches())) {}
 
   std::string wrong_in_sizes() const {
     const std::size_t mentioned = rank_.operands.size() + rank_.segments.size();
@@ -102,9 +106,34 @@ class RankChecker {
     return {};
   }
 
+  // Whether there is anything wrong with a step; what it is costs more to say.
+  bool sound(const ComputeStep& step) const {
+    if (!within(step.compute.chunk.value, num_chunks_) || !within(step.compute.microbatch.value, num_microbatches_) ||
+        !inside(step.operands, rank_.operands.size())) {
+      return false;
+    }
+    for (const Operand& operand : rank_.operands_of(step.operands)) {
+      if (!slot_exists({slot_class(operand.role), operand.slot})) return false;
+    }
+    return waits_exist(step.waits) && releases_sound(step.releases);
+  }
+
+  bool sound(const CommStep& step) const {
+    const bool moves = step.kind == CommKind::send || step.kind == CommKind::receive;
+    if (!within(step.message.value, program_.messages.size()) || !inside(step.segments, rank_.segments.size()) ||
+        !(moves ? within(step.peer.value, program_.ranks.size())
+                : within(step.holding.value, program_.routing.holdings.size()))) {
+      return false;
+    }
+    if (!moves && step.segments.size() != num_segments(step.kind)) return false;
+    for (const Slot& slot : rank_.segments_of(step.segments)) {
+      if (!slot_exists(slot)) return false;
+    }
+    return waits_exist(step.waits) && releases_sound(step.releases);
+  }
+
   std::string wrong_in(const ComputeStep& step) const {
-    if (!within(step.compute.chunk.value, static_cast<std::size_t>(program_.layout.num_chunks())) ||
-        !within(step.compute.microbatch.value, static_cast<std::size_t>(program_.layout.microbatches()))) {
+    if (!within(step.compute.chunk.value, num_chunks_) || !within(step.compute.microbatch.value, num_microbatches_)) {
       return "the chunk or the microbatch does not exist";
     }
     if (!inside(step.operands, rank_.operands.size())) return "its operands lie outside the pool";
@@ -122,9 +151,9 @@ class RankChecker {
     if (moves && !within(step.peer.value, program_.ranks.size())) return "its peer does not exist";
     if (!moves && !within(step.holding.value, program_.routing.holdings.size())) return "its holding does not exist";
     if (!inside(step.segments, rank_.segments.size())) return "its segments lie outside the pool";
-    const std::uint32_t fixed = step.kind == CommKind::add ? 2 : 1;
-    if (!moves && step.segments.size() != fixed)
-      return fmt::format("has {} segments, must have {}", step.segments.size(), fixed);
+    if (!moves && step.segments.size() != num_segments(step.kind)) {
+      return fmt::format("has {} segments, must have {}", step.segments.size(), num_segments(step.kind));
+    }
     for (const Slot& slot : rank_.segments_of(step.segments)) {
       if (!slot_exists(slot)) return fmt::format("slot {} does not exist", slot.index);
     }
@@ -132,6 +161,7 @@ class RankChecker {
   }
 
  private:
+  static std::uint32_t num_segments(CommKind kind) { return kind == CommKind::add ? 2 : 1; }
   static bool inside(Range range, std::size_t size) { return range.begin <= range.end && range.end <= size; }
 
   bool slot_exists(const Slot& slot) const {
@@ -143,6 +173,14 @@ class RankChecker {
     if (!inside(range, rank_.waits.size())) return false;
     for (const Wait& wait : rank_.waits_of(range)) {
       if (!within(wait.step, wait.on == Wait::On::compute ? rank_.compute.size() : rank_.comm.size())) return false;
+    }
+    return true;
+  }
+
+  bool releases_sound(Range releases) const {
+    if (!inside(releases, rank_.releases.size())) return false;
+    for (const Release& release : rank_.releases_of(releases)) {
+      if (!slot_exists(release.slot) || !waits_exist(release.waits)) return false;
     }
     return true;
   }
@@ -159,6 +197,8 @@ class RankChecker {
 
   const Program& program_;
   const RankProgram& rank_;
+  std::size_t num_chunks_;
+  std::size_t num_microbatches_;
 };
 
 }  // namespace
@@ -184,10 +224,10 @@ void verify_structure(const Program& program, FaultList& faults) {
     const RankChecker checker(program, steps);
     add_if(rank, checker.wrong_in_sizes(), "rank", rank.index());
     for (std::size_t i = 0; i < steps.compute.size(); ++i) {
-      add_if(rank, checker.wrong_in(steps.compute[i]), "compute step", i);
+      if (!checker.sound(steps.compute[i])) add_if(rank, checker.wrong_in(steps.compute[i]), "compute step", i);
     }
     for (std::size_t i = 0; i < steps.comm.size(); ++i) {
-      add_if(rank, checker.wrong_in(steps.comm[i]), "communication step", i);
+      if (!checker.sound(steps.comm[i])) add_if(rank, checker.wrong_in(steps.comm[i]), "communication step", i);
     }
   }
 }

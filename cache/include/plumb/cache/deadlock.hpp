@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// deadlock.hpp: can this program deadlock? Decided by one untimed run under a named model of the channels.
+// deadlock.hpp: can this program deadlock? Decided by one order of all messages or by one untimed run.
 //
 // A static program over ordered channels with blocking matches is a Kahn network: if one run finishes, all do, whatever
-// the times. The checker shares no code with lowering and trusts nothing in the program: it also compares the two ends
-// of every message, counts gradient contributions, and follows every slot to see that no two occupants overlap.
+// the times. Where the ranks' lists all follow one order of the messages no run is needed: such a program finishes
+// under every model (docs/lowering.md), and whether it is one is looked up, not believed. The checker shares no code
+// with lowering and trusts nothing in the program: it also compares the two ends of every message, counts gradient
+// contributions, and follows every slot to see that no two occupants overlap.
 #pragma once
 
 #include <string>

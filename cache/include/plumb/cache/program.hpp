@@ -79,7 +79,9 @@ struct Operand {
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
-SlotClass slot_class(Role role);
+constexpr SlotClass slot_class(Role role) {
+  return role < Role::grad_partial_out ? SlotClass::value : SlotClass::gradient;
+}
 
 struct ComputeStep {
   Compute compute;
@@ -135,10 +137,17 @@ struct RankProgram {
   std::int32_t num_value_slots = 0;     // peak of live values, known before the step
   std::int32_t num_gradient_slots = 0;  // peak of live gradients (accumulators, arrived sums, partial gradients)
 
-  std::span<const Wait> waits_of(Range range) const;
-  std::span<const Operand> operands_of(Range range) const;
-  std::span<const Slot> segments_of(Range range) const;
-  std::span<const Release> releases_of(Range range) const;
+  // REQUIRES: the range lies within the pool.
+  std::span<const Wait> waits_of(Range range) const { return slice(waits, range); }
+  std::span<const Operand> operands_of(Range range) const { return slice(operands, range); }
+  std::span<const Slot> segments_of(Range range) const { return slice(segments, range); }
+  std::span<const Release> releases_of(Range range) const { return slice(releases, range); }
+
+ private:
+  template <class T>
+  static std::span<const T> slice(const std::vector<T>& pool, Range range) {
+    return {pool.data() + range.begin, pool.data() + range.end};
+  }
 };
 
 struct Program {
@@ -151,10 +160,18 @@ struct Program {
   std::vector<Message> messages;  // in the common order
   std::vector<RankProgram> ranks;
 
-  const Transfer& transfer_of(MessageId message) const;
-  RankId sender(MessageId message) const;
-  RankId receiver(MessageId message) const;
-  int units(MessageId message) const;
+  const Transfer& transfer_of(MessageId message) const {
+    return routing.transfers[messages[message.index()].transfer.index()];
+  }
+  RankId sender(MessageId message) const {
+    const Transfer& transfer = transfer_of(message);
+    return messages[message.index()].direction == Direction::forward ? transfer.from : transfer.to;
+  }
+  RankId receiver(MessageId message) const {
+    const Transfer& transfer = transfer_of(message);
+    return messages[message.index()].direction == Direction::forward ? transfer.to : transfer.from;
+  }
+  int units(MessageId message) const { return transfer_of(message).units(); }
 };
 
 }  // namespace plumb
