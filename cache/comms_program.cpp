@@ -230,9 +230,10 @@ class ProgramMaker {
   }
 
   void connect_compute(RankProgram& out, ComputeStep& step) {
-    const auto [op, chunk, m] = step.compute;
+    const ChunkId chunk = step.compute.chunk;
+    const Microbatch m = step.compute.microbatch;
     const Steps& steps = steps_.at(chunk, m);
-    const bool forward = op == Op::forward;
+    const bool forward = step.compute.op == Op::forward;
     const bool has_next = chunk.value + 1 < schedule_.layout.num_chunks();
     const std::int32_t arrival = steps.of(forward ? CommOp::receive_forward : CommOp::receive_backward);
     if (arrival != none) step.waits = push(out.waits, {Wait::On::comm, arrival});

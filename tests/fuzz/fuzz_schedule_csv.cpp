@@ -1,0 +1,69 @@
+// SPDX-License-Identifier: Apache-2.0
+// Both dialects of the schedule CSV, current and legacy. The first byte of the input chooses the dialect.
+#include <cstddef>
+#include <cstdint>
+#include <cstdlib>
+#include <string>
+#include <string_view>
+
+#include "plumb/cache/comms_check.hpp"
+#include "plumb/schedule/check.hpp"
+#include "plumb/schedule/comms_csv.hpp"
+#include "plumb/schedule/compute_csv.hpp"
+#include "plumb/schedule/error.hpp"
+
+namespace {
+
+using namespace plumb;
+
+void expect(bool holds) {
+  if (!holds) std::abort();
+}
+
+// Refusals are one readable line, whatever the bytes.
+void expect_line(const InputError& error) {
+  const std::string_view text = error.what();
+  expect(!text.empty());
+  for (const char c : text) {
+    expect(c >= 0x20 && c < 0x7f);
+  }
+}
+
+void read_compute(std::string_view text, CsvDialect dialect) {
+  CsvColumns columns;
+  const Schedule schedule = read_compute_csv(text, "fuzz", std::nullopt, dialect, &columns);
+  expect(columns.size() == schedule.ranks.size());
+  const Schedule back = read_compute_csv(write_compute_csv(schedule), "fuzz", schedule.layout);
+  expect(back.ranks == schedule.ranks && back.forward_only == schedule.forward_only);
+  (void)check_schedule(schedule);
+}
+
+void read_comms(std::string_view text, CsvDialect dialect) {
+  const CommsSchedule schedule = read_comms_csv(text, "fuzz", std::nullopt, dialect);
+  const std::string written = write_comms_csv(schedule);
+  const CommsSchedule back = read_comms_csv(written, "fuzz", schedule.layout);
+  expect(back.ranks == schedule.ranks && write_comms_csv(back) == written);
+  const CommsCheck check = check_comms(schedule, all_channel_models());
+  // Free of faults means that it runs through where sends are buffered.
+  if (check.faults.empty() && check.cycle.empty()) expect(!check.channels.front().deadlock.deadlock);
+}
+
+template <class Read>
+void try_to(Read&& read) {
+  try {
+    read();
+  } catch (const InputError& error) {
+    expect_line(error);
+  }
+}
+
+}  // namespace
+
+extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
+  if (size == 0) return 0;
+  const CsvDialect dialect = data[0] == 'L' ? CsvDialect::legacy : CsvDialect::current;
+  const std::string text(data + 1, data + size);
+  try_to([&] { read_compute(text, dialect); });
+  try_to([&] { read_comms(text, dialect); });
+  return 0;
+}
