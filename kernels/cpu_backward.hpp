@@ -28,7 +28,8 @@ inline constexpr PairGradient kSole{1, 0, 0};
 template <class L, class V, int R>
 [[gnu::always_inline]] inline void add_pair_gradients(const PairGradient* pair, const V* const* v, float* const* dv,
                                                       const bool* first_touch, const float* query, const float* grad_h,
-                                                      float* query_sum, std::int64_t width) {
+                                                      float* query_sum, std::int64_t width, bool stream,
+                                                      const float* ahead) {
   using F = typename L::F;
   F p[R];
   F to_query[R];
@@ -43,14 +44,17 @@ template <class L, class V, int R>
     const std::int64_t count = width - j;
     const F g = load_some<L>(grad_h + j, count);
     const F q = load_some<L>(query + j, count);
+    L::prefetch(grad_h + width + j);  // the next token's rows
+    L::prefetch(ahead + j);
     F dq = load_some<L>(query_sum + j, count);
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
       const F x = load_some<L>(v[r] + j, count);
+      L::prefetch(v[r] + width + j);
       F sum = first_touch[r] ? L::mul(p[r], g) : L::fma(p[r], g, load_some<L>(dv[r] + j, count));
       sum = L::fma(to_query[r], q, sum);
       sum = L::fma(to_value[r], x, sum);
-      store_some<L>(dv[r] + j, sum, count, false);
+      store_some<L>(dv[r] + j, sum, count, stream && first_touch[r]);
       dq = L::fma(to_query[r], x, dq);
     }
     store_some<L>(query_sum + j, dq, count, false);
@@ -80,11 +84,14 @@ void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std:
     for (std::int64_t i = 0; i < n; ++i) {
       rows[i] = row_at<V>(task.later[i].value, t, width);
     }
-    dots<L, V>(rows, n, both, 2, width, products, kWide, {width, nullptr});
+    // The last row's turn brings the gradient's row, the others' their own next rows.
+    float* gradient = task.grad_partial == nullptr ? nullptr : row_at<float>(task.grad_partial, t, width);
+    const Ahead ahead = n == 1 && gradient != nullptr ? Ahead{0, &gradient} : Ahead{width, nullptr};
+    dots<L, V>(rows, n, both, 2, width, products, kWide, ahead);
     if (task.mixture == nullptr && n == 1) {
       task.delta[t] = products[1];
       if (task.grad_partial != nullptr) {
-        add_sole_gradient<L>(grad_h, row_at<float>(task.grad_partial, t, width), false, width);
+        add_sole_gradient<L>(grad_h, gradient, false, width);
       }
       continue;
     }
@@ -110,10 +117,10 @@ void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std:
       continue;
     }
     last = pair_gradient(p, products[(n - 1) * kWide + 1], delta, s, r, width);
-    float* gradient = row_at<float>(task.grad_partial, t, width);
     const bool overwrite = false;
     add_pair_gradients<L, V, 1>(&last, rows + n - 1, &gradient, &overwrite, task.query, grad_h,
-                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width);
+                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width, false,
+                                task.mixture == nullptr ? grad_h : row_at<float>(task.mixture, t + 1, width));
   }
 }
 
@@ -134,8 +141,10 @@ void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t beg
   float* weights = scratch.take<float>(n * kWide);
   float* unused = scratch.take<float>(2 * kWide);
   PairGradient* pairs = scratch.take<PairGradient>(n);
+  bool reads_gradients = false;  // or its lines, before they are overwritten through the caches
   for (std::int64_t i = 0; i < n; ++i) {
     first_touch[i] = task.sources[i].first_touch;
+    reads_gradients = reads_gradients || !first_touch[i] || !task.stream;
   }
   for (std::int64_t t = begin; t < end; ++t) {
     const float* grad_h = row_at<float>(task.grad_h, t, width);
@@ -149,7 +158,7 @@ void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t beg
       scale[i] = scale_of<L>(task.sources[i].source, rows[i], t, task.shape, nullptr);
     }
     const float* both[2] = {task.query, grad_h};
-    dots<L, V>(rows, n, both, 2, width, products, kWide, {0, gradients});
+    dots<L, V>(rows, n, both, 2, width, products, kWide, reads_gradients ? Ahead{0, gradients} : Ahead{});
     for (std::int64_t i = 0; i < n; ++i) {
       products[i * kWide] *= scale[i];
       L::store(weights + i * kWide, L::load(products + i * kWide));
@@ -167,13 +176,14 @@ void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t beg
     std::int64_t i = 0;
     for (; i + 4 <= n; i += 4) {
       add_pair_gradients<L, V, 4>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
-                                  width);
+                                  width, task.stream, grad_h);
     }
     for (; i < n; ++i) {
       add_pair_gradients<L, V, 1>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
-                                  width);
+                                  width, task.stream, grad_h);
     }
   }
+  L::fence();
 }
 
 inline std::size_t aggregate_backward_scratch_bytes(std::int64_t n) {

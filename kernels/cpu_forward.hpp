@@ -57,7 +57,7 @@ void weighted_sum_task(const WeightedSumTask& task, std::int64_t begin, std::int
       out[g] = row_at<V>(task.out[g], t, width);
     }
     mix_rows<L, V, V>(rows, task.num_sources, task.weights + t * task.num_sources * task.stride, task.stride, out,
-                      task.num_outputs, width, task.stream, width);
+                      task.num_outputs, width, task.stream, {width, 1});
   }
   L::fence();
 }
@@ -132,13 +132,13 @@ void phase_one_task(const PhaseOneTask& task, std::int64_t begin, std::int64_t e
         for (int g = 0; g < num_out; ++g) {
           out[g] = row_at<O>(task.queries[g].o, t, width);
         }
-        mix_rows<L, V, O>(rows + k * n, n, p, ld, out, num_out, width, task.stream, tile * width);
+        mix_rows<L, V, O>(rows + k * n, n, p, ld, out, num_out, width, task.stream, {tile * width, 1});
         continue;
       }
       for (int g = 0; g < task.num_queries; ++g) {
         if (task.queries[g].o != nullptr) {
           out[0] = row_at<O>(task.queries[g].o, t, width);
-          mix_rows<L, V, O>(rows + k * n, n, p + g, ld, out, 1, width, task.stream, 0);
+          mix_rows<L, V, O>(rows + k * n, n, p + g, ld, out, 1, width, task.stream, {});
         }
       }
     }
@@ -216,6 +216,10 @@ template <class L, class V, class O, bool kAdd, bool kNorm>
       } else {
         L::prefetch(o + j);
       }
+      L::prefetch(o + width + j);  // half of the next token's rows; the other half comes in the second pass
+      if constexpr (kAdd) {
+        L::prefetch(f + width + j);
+      }
     }
     total[0] = L::add(total[0], pp);
     total[1] = L::add(total[1], qp);
@@ -273,6 +277,7 @@ void merge_tokens(const MixTask& task, std::int64_t begin, std::int64_t end) {
     const bool empty = mixed.rest == 0 && task.prior_lse[t] == -__builtin_inff();
     for (std::int64_t j = 0; j < width; j += kWide) {
       const std::int64_t count = width - j;
+      L::prefetch(before + width + j);
       const F part = empty ? L::zero() : L::mul(rest, load_some<L>(o + j, count));
       F x = L::fma(weight, load_some<L>(v + j, count), part);
       if constexpr (kNorm) {
@@ -342,10 +347,10 @@ void mix_tokens(const MixTask& task, std::int64_t begin, std::int64_t end) {
       s[0] = 1;
     }
     if (!has_prior && task.norm_gain == nullptr) {
-      mix_rows<L, V, V>(rows, n, s, kWide, &h, 1, width, task.stream, 0);
+      mix_rows<L, V, V>(rows, n, s, kWide, &h, 1, width, task.stream, {width + width / 2, 2});
       continue;
     }
-    mix_rows<L, V, float>(rows, n, s, kWide, &mixture, 1, width, false, 0);
+    mix_rows<L, V, float>(rows, n, s, kWide, &mixture, 1, width, false, {width + width / 2, 2});
     const bool joins = has_prior && task.prior_lse[t] != -__builtin_inff();
     F squares = L::zero();
     for (std::int64_t j = 0; j < width; j += kWide) {

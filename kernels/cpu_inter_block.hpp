@@ -178,7 +178,7 @@ void inter_block_task(const InterBlockTask& task, std::int64_t begin, std::int64
   const std::int64_t ld = padded(readers);
   const std::int64_t most = tokens_per_tile(
       (n * static_cast<std::int64_t>(sizeof(V)) + readers * static_cast<std::int64_t>(sizeof(float))) * width,
-      kMostTokensInterBlock);
+      kMostTokensInterBlock, 2 * kTileBytes);
   Scratch64 scratch(task.scratch);
   InterBlockTile<V> tile;
   tile.rows = scratch.take<const V*>(most * n);
@@ -198,6 +198,10 @@ void inter_block_task(const InterBlockTask& task, std::int64_t begin, std::int64
     no_sum[j] = 0;
   }
   bool any_sole = false;
+  bool reads_gradients = !task.stream;  // or their lines, before they are overwritten through the caches
+  for (std::int64_t i = 0; i < n; ++i) {
+    reads_gradients = reads_gradients || !task.sources[i].first_touch;
+  }
   for (std::int64_t l = 0; l < ld; ++l) {
     tile.lse[l] = 0;
     tile.delta[l] = 0;
@@ -225,7 +229,8 @@ void inter_block_task(const InterBlockTask& task, std::int64_t begin, std::int64
         tile.grads[k * readers + l] = row_at<float>(task.readers[l].grad_h, first + k, width);
       }
     }
-    dots<L, V>(tile.rows, tokens * n, tile.queries, task.num_readers, width, tile.p, ld, {0, tile.gradients});
+    dots<L, V>(tile.rows, tokens * n, tile.queries, task.num_readers, width, tile.p, ld,
+               reads_gradients ? Ahead{0, tile.gradients} : Ahead{});
     for (std::int64_t k = 0; k < tokens; ++k) {
       dots<L, V>(tile.rows + k * n, n, tile.grads + k * readers, task.num_readers, width, tile.to_query + k * n * ld,
                  ld, {});

@@ -98,6 +98,7 @@ struct AggregateBackwardTask {
   const float* query = nullptr;
   const float* grad_h = nullptr;
   float* query_sums = nullptr;
+  bool stream = false;
   std::byte* scratch = nullptr;
 };
 
@@ -139,9 +140,10 @@ const CpuKernels& avx512_kernels();
 
 /// Tokens worked on together: as many as keep their rows in the second-level cache, 1 at least. Changes no bit.
 inline constexpr std::int64_t kMostTokensPerTile = 16;
-constexpr std::int64_t tokens_per_tile(std::int64_t bytes_per_token, std::int64_t most) {
-  constexpr std::int64_t kTileBytes = 256 * 1024;
-  const std::int64_t fit = kTileBytes / bytes_per_token;
+inline constexpr std::int64_t kTileBytes = 256 * 1024;
+constexpr std::int64_t tokens_per_tile(std::int64_t bytes_per_token, std::int64_t most,
+                                       std::int64_t tile_bytes = kTileBytes) {
+  const std::int64_t fit = tile_bytes / bytes_per_token;
   return fit < 1 ? 1 : fit > most ? most : fit;
 }
 

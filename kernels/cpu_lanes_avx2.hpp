@@ -19,6 +19,7 @@ struct Avx2 {
   static constexpr int kDotQueries = 2;
   static constexpr int kMixQueries = 2;
   static constexpr int kMixColumns = 2;
+  static constexpr int kMixResident = 0;
   static constexpr int kUpdateSources = 4;
   static constexpr int kUpdateReaders = 4;
   static constexpr int kUpdateColumns = 1;
@@ -40,6 +41,16 @@ struct Avx2 {
   }
   static void stream(Bf16* p, F x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), to_bf16(x)); }
   static void stream(Fp16* p, F x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), to_fp16(x)); }
+  template <class T>
+  static void store2(T* p, const F& x, const F& y) {
+    store(p, x);
+    store(p + 16, y);
+  }
+  template <class T>
+  static void stream2(T* p, const F& x, const F& y) {
+    stream(p, x);
+    stream(p + 16, y);
+  }
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
@@ -72,13 +83,13 @@ struct Avx2 {
   static __m256 zero_below(__m256 x, float limit, __m256 value) {
     return _mm256_andnot_ps(_mm256_cmp_ps(x, _mm256_set1_ps(limit), _CMP_LT_OQ), value);
   }
+  // Arithmetic only makes quiet NaNs; those keep their upper half as it is.
   static __m256i round_bf16(__m256 x) {
     const __m256i bits = _mm256_castps_si256(x);
     const __m256i odd = _mm256_and_si256(_mm256_srli_epi32(bits, 16), _mm256_set1_epi32(1));
-    const __m256i nearest = _mm256_add_epi32(_mm256_add_epi32(bits, _mm256_set1_epi32(0x7fff)), odd);
-    const __m256i quiet = _mm256_or_si256(bits, _mm256_set1_epi32(0x400000));
-    const __m256i nan = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_UNORD_Q));
-    return _mm256_srli_epi32(_mm256_blendv_epi8(nearest, quiet, nan), 16);
+    const __m256i number = _mm256_castps_si256(_mm256_cmp_ps(x, x, _CMP_ORD_Q));
+    const __m256i up = _mm256_and_si256(_mm256_add_epi32(odd, _mm256_set1_epi32(0x7fff)), number);
+    return _mm256_srli_epi32(_mm256_add_epi32(bits, up), 16);
   }
   static __m256i to_bf16(F x) {
     const __m256i packed = _mm256_packus_epi32(round_bf16(x.low), round_bf16(x.high));

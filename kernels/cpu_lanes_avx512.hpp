@@ -14,8 +14,9 @@ struct Avx512 {
   // Register blocking; changes no bit.
   static constexpr int kDotRows = 4;
   static constexpr int kDotQueries = 6;
-  static constexpr int kMixQueries = 4;
+  static constexpr int kMixQueries = 6;
   static constexpr int kMixColumns = 4;
+  static constexpr int kMixResident = 12;
   static constexpr int kUpdateSources = 8;
   static constexpr int kUpdateReaders = 8;
   static constexpr int kUpdateColumns = 2;
@@ -34,6 +35,18 @@ struct Avx512 {
   static void stream(float* p, F x) { _mm512_stream_ps(p, x); }
   static void stream(Bf16* p, F x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), to_bf16(x)); }
   static void stream(Fp16* p, F x) { _mm256_stream_si256(reinterpret_cast<__m256i*>(p), to_fp16(x)); }
+  template <class T>
+  static void store2(T* p, F x, F y) {
+    store(p, x);
+    store(p + 16, y);
+  }
+  static void store2(Bf16* p, F x, F y) { _mm512_storeu_si512(p, to_bf16(x, y)); }
+  template <class T>
+  static void stream2(T* p, F x, F y) {
+    stream(p, x);
+    stream(p + 16, y);
+  }
+  static void stream2(Bf16* p, F x, F y) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), to_bf16(x, y)); }
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
 
@@ -60,13 +73,18 @@ struct Avx512 {
   }
 
  private:
-  static __m256i to_bf16(F x) {
+  // Rounded in the upper half. Arithmetic only makes quiet NaNs; those keep their upper half as it is.
+  static __m512i round_bf16(F x) {
     const __m512i bits = _mm512_castps_si512(x);
     const __m512i odd = _mm512_and_si512(_mm512_srli_epi32(bits, 16), _mm512_set1_epi32(1));
-    const __m512i nearest = _mm512_add_epi32(_mm512_add_epi32(bits, _mm512_set1_epi32(0x7fff)), odd);
-    const __mmask16 nan = _mm512_cmp_ps_mask(x, x, _CMP_UNORD_Q);
-    const __m512i kept = _mm512_mask_or_epi32(nearest, nan, bits, _mm512_set1_epi32(0x400000));
-    return _mm512_cvtepi32_epi16(_mm512_srli_epi32(kept, 16));
+    const __mmask16 number = _mm512_cmp_ps_mask(x, x, _CMP_ORD_Q);
+    return _mm512_mask_add_epi32(bits, number, bits, _mm512_add_epi32(odd, _mm512_set1_epi32(0x7fff)));
+  }
+  static __m256i to_bf16(F x) { return _mm512_cvtepi32_epi16(_mm512_srli_epi32(round_bf16(x), 16)); }
+  static __m512i to_bf16(F x, F y) {
+    const __m512i upper_halves = _mm512_set_epi16(63, 61, 59, 57, 55, 53, 51, 49, 47, 45, 43, 41, 39, 37, 35, 33, 31,
+                                                  29, 27, 25, 23, 21, 19, 17, 15, 13, 11, 9, 7, 5, 3, 1);
+    return _mm512_permutex2var_epi16(round_bf16(x), upper_halves, round_bf16(y));
   }
   static __m256i to_fp16(F x) { return _mm512_cvtps_ph(x, _MM_FROUND_TO_NEAREST_INT | _MM_FROUND_NO_EXC); }
 };

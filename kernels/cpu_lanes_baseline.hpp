@@ -21,6 +21,7 @@ struct Baseline {
   static constexpr int kDotQueries = 1;
   static constexpr int kMixQueries = 1;
   static constexpr int kMixColumns = 1;
+  static constexpr int kMixResident = 0;
   static constexpr int kUpdateSources = 1;
   static constexpr int kUpdateReaders = 1;
   static constexpr int kUpdateColumns = 1;
@@ -57,6 +58,16 @@ struct Baseline {
   template <class T>
   static void stream(T* p, const F& x) {
     store(p, x);
+  }
+  template <class T>
+  static void store2(T* p, const F& x, const F& y) {
+    store(p, x);
+    store(p + 16, y);
+  }
+  template <class T>
+  static void stream2(T* p, const F& x, const F& y) {
+    stream(p, x);
+    stream(p + 16, y);
   }
   /// Makes streamed stores visible to whoever is told next.
   static void fence() {}

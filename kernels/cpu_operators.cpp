@@ -65,7 +65,6 @@ std::size_t scratch_for(const DepthProblem& problem, std::size_t num_sources, st
 }
 
 // Stores may pass by the caches when the output is too large to stay there anyway and rows consist of whole lines.
-constexpr std::size_t kStreamBytes = std::size_t{8} << 20;
 bool whole_lines(const void* rows, const DepthProblem& problem, std::size_t element_bytes) {
   return reinterpret_cast<std::uintptr_t>(rows) % 64 == 0 &&
          static_cast<std::size_t>(problem.width) * element_bytes % 64 == 0;
@@ -196,7 +195,7 @@ void weighted_sum(const DepthProblem& problem, const WeightedSum& args, const Ex
     weighted_sum_fp64(problem, args);
     return;
   }
-  bool stream = check.sizes().value_bytes >= kStreamBytes;
+  bool stream = check.sizes().value_bytes >= execution.stream_bytes;
   for (const void* each : args.out) {
     stream = stream && whole_lines(each, problem, check.sizes().value_alignment);
   }
@@ -240,7 +239,7 @@ void phase_one_forward(const DepthProblem& problem, const PhaseOneForward& args,
     phase_one_fp64(problem, args);
     return;
   }
-  bool stream = check.sizes().value_bytes >= kStreamBytes;
+  bool stream = check.sizes().value_bytes >= execution.stream_bytes;
   for (const PhaseOneQuery& each : args.queries) {
     stream = stream && whole_lines(each.o, problem, wide ? sizeof(float) : check.sizes().value_alignment);
   }
@@ -282,7 +281,7 @@ void aggregate_forward(const DepthProblem& problem, const AggregateForward& args
                 .norm_eps = norm_eps,
                 .h = args.h,
                 .lse = static_cast<float*>(args.lse),
-                .stream = check.sizes().value_bytes >= kStreamBytes &&
+                .stream = check.sizes().value_bytes >= execution.stream_bytes &&
                           whole_lines(args.h, problem, check.sizes().value_alignment)},
                kernels_for(problem.storage, execution.isa).mix[0], 1, scratch_for(problem, args.sources.size(), 1));
 }
@@ -332,7 +331,7 @@ void merge_forward(const DepthProblem& problem, const MergeForward& args, const 
                 .norm_eps = norm_eps,
                 .h = args.h,
                 .lse = static_cast<float*>(args.lse_out),
-                .stream = check.sizes().value_bytes >= kStreamBytes &&
+                .stream = check.sizes().value_bytes >= execution.stream_bytes &&
                           whole_lines(args.h, problem, check.sizes().value_alignment)},
                kernels_for(problem.storage, execution.isa).mix[args.fp32_mixture ? 1 : 0], 1,
                scratch_for(problem, std::max<std::size_t>(args.later.size(), 1), 1));
@@ -399,13 +398,18 @@ void aggregate_backward(const DepthProblem& problem, const AggregateBackward& ar
     plumb::aggregate_backward(problem, args);
     return;
   }
+  bool stream = check.sizes().gradient_bytes >= execution.stream_bytes;
+  for (const DepthSourceGradient& each : args.sources) {
+    stream = stream && whole_lines(each.gradient, problem, sizeof(float));
+  }
   run<AggregateBackwardTask>(problem, execution,
                              {.shape = shape_of(problem),
                               .sources = args.sources.data(),
                               .num_sources = static_cast<int>(args.sources.size()),
                               .query = static_cast<const float*>(args.query),
                               .grad_h = static_cast<const float*>(args.grad_h),
-                              .query_sums = static_cast<float*>(args.query_sums)},
+                              .query_sums = static_cast<float*>(args.query_sums),
+                              .stream = stream},
                              kernels_for(problem.storage, execution.isa).aggregate_backward, kTokensPerRun,
                              scratch_for(problem, args.sources.size(), 1));
 }
@@ -441,7 +445,7 @@ void inter_block_backward(const DepthProblem& problem, const InterBlockBackward&
     plumb::inter_block_backward(problem, args);
     return;
   }
-  bool stream = check.sizes().gradient_bytes >= kStreamBytes;
+  bool stream = check.sizes().gradient_bytes >= execution.stream_bytes;
   for (const DepthSourceGradient& each : args.sources) {
     stream = stream && whole_lines(each.gradient, problem, sizeof(float));
   }

@@ -61,6 +61,15 @@ template <class L, class V>
   }
 }
 
+template <class L, class V>
+[[gnu::always_inline]] inline void store_two(V* p, typename L::F x, typename L::F y, bool stream) {
+  if (stream) {
+    L::stream2(p, x, y);
+  } else {
+    L::store2(p, x, y);
+  }
+}
+
 /// Where the next rows will be wanted: `stride` elements behind the present ones, or separate rows of floats.
 struct Ahead {
   std::int64_t stride = 0;
@@ -72,6 +81,7 @@ template <class L, class V, int R, int G>
 [[gnu::always_inline]] inline void dots_block(const V* const* rows, const float* const* queries, std::int64_t width,
                                               float* out, std::int64_t ld, const Ahead& ahead) {
   typename L::F sum[R][G];
+  typename L::F total[R][G];
   const V* v[R];
   const float* q[G];
 #pragma GCC unroll 8
@@ -80,6 +90,7 @@ template <class L, class V, int R, int G>
 #pragma GCC unroll 8
     for (int g = 0; g < G; ++g) {
       sum[r][g] = L::zero();
+      total[r][g] = L::zero();
     }
   }
 #pragma GCC unroll 8
@@ -102,16 +113,23 @@ template <class L, class V, int R, int G>
     }
   };
   const auto whole = [](const auto* p) __attribute__((always_inline)) { return L::load(p); };
-  typename L::F total[R][G];
   for (std::int64_t begin = 0; begin < width; begin += kSegment) {
     const std::int64_t end = width - begin < kSegment ? width : begin + kSegment;
     std::int64_t j = begin;
     if (ahead.stride != 0) {
-      for (; j + kWide <= end; j += kWide) {
+      // One line of the next row for every two of this one: the rest is brought while these rows are mixed.
+      constexpr std::int64_t kTwoLines = 128 / static_cast<std::int64_t>(sizeof(V));
+      for (; j + kTwoLines <= end; j += kTwoLines) {
 #pragma GCC unroll 8
         for (int r = 0; r < R; ++r) {
-          L::prefetch(v[r] + j + ahead.stride);
+          L::prefetch(v[r] + ahead.stride + j / 2);
         }
+#pragma GCC unroll 4
+        for (std::int64_t k = 0; k < kTwoLines; k += kWide) {
+          step(whole, j + k);
+        }
+      }
+      for (; j + kWide <= end; j += kWide) {
         step(whole, j);
       }
     } else if (ahead.rows != nullptr) {
@@ -136,7 +154,7 @@ template <class L, class V, int R, int G>
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
       for (int g = 0; g < G; ++g) {
-        total[r][g] = begin == 0 ? sum[r][g] : L::add(total[r][g], sum[r][g]);
+        total[r][g] = L::add(total[r][g], sum[r][g]);
         sum[r][g] = L::zero();
       }
     }
@@ -305,10 +323,55 @@ template <class L, class V, class O, int G, int C>
   }
 #pragma GCC unroll 8
   for (int g = 0; g < G; ++g) {
+    if constexpr (C == 1) {
+      store_some<L>(out[g] + j, sum[g][0], count, stream);
+    } else {
 #pragma GCC unroll 8
-    for (int c = 0; c < C; ++c) {
-      store_some<L>(out[g] + j + c * kWide, sum[g][c], C == 1 ? count : kWide, stream);
+      for (int c = 0; c < C; c += 2) {
+        store_two<L>(out[g] + j + c * kWide, sum[g][c], sum[g][c + 1], stream);
+      }
     }
+  }
+}
+
+/// The same for exactly N sources, whose columns stay in registers while all queries pass: each is widened once.
+template <class L, class V, class O, int N>
+[[gnu::always_inline]] inline void mix_resident(const V* const* rows, const float* p, std::int64_t ld, O* const* out,
+                                                int num_out, std::int64_t j, bool stream) {
+  using F = typename L::F;
+  F x[N][2];
+#pragma GCC unroll 16
+  for (int i = 0; i < N; ++i) {
+    x[i][0] = L::load(rows[i] + j);
+    x[i][1] = L::load(rows[i] + j + kWide);
+  }
+  for (int g = 0; g < num_out; ++g) {
+    const F first = L::set(p[g]);
+    F low = L::mul(x[0][0], first);
+    F high = L::mul(x[0][1], first);
+#pragma GCC unroll 16
+    for (int i = 1; i < N; ++i) {
+      const F weight = L::set(p[i * ld + g]);
+      low = L::fma(x[i][0], weight, low);
+      high = L::fma(x[i][1], weight, high);
+    }
+    store_two<L>(out[g] + j, low, high, stream);
+  }
+}
+
+/// Picks N; false where there are more sources than registers, or too few queries to gain.
+template <class L, class V, class O, int N = 2>
+[[gnu::always_inline]] inline bool mix_resident_of(const V* const* rows, std::int64_t n, const float* p,
+                                                   std::int64_t ld, O* const* out, int num_out, std::int64_t j,
+                                                   bool stream) {
+  if constexpr (N <= L::kMixResident && !__is_same(V, float)) {
+    if (n == N) {
+      mix_resident<L, V, O, N>(rows, p, ld, out, num_out, j, stream);
+      return true;
+    }
+    return mix_resident_of<L, V, O, N + 1>(rows, n, p, ld, out, num_out, j, stream);
+  } else {
+    return false;
   }
 }
 
@@ -321,6 +384,11 @@ template <class L, class V, class O, int C>
   for (; g + kQueries <= num_out; g += kQueries) {
     mix_block<L, V, O, kQueries, C>(rows, n, p + g, ld, out + g, j, count, stream);
   }
+  if constexpr (kQueries > 4) {
+    for (; g + 4 <= num_out; g += 4) {
+      mix_block<L, V, O, 4, C>(rows, n, p + g, ld, out + g, j, count, stream);
+    }
+  }
   if constexpr (kQueries > 2) {
     for (; g + 2 <= num_out; g += 2) {
       mix_block<L, V, O, 2, C>(rows, n, p + g, ld, out + g, j, count, stream);
@@ -331,22 +399,34 @@ template <class L, class V, class O, int C>
   }
 }
 
+/// What to bring near meanwhile: elements from `offset` on behind each row, one for every `rate` mixed. 0: nothing.
+struct MixAhead {
+  std::int64_t offset = 0;
+  std::int64_t rate = 1;
+};
+
 /// All mixtures of one token; out[g] are rows.
 template <class L, class V, class O>
 void mix_rows(const V* const* rows, std::int64_t n, const float* p, std::int64_t ld, O* const* out, int num_out,
-              std::int64_t width, bool stream, std::int64_t ahead) {
+              std::int64_t width, bool stream, MixAhead ahead) {
   constexpr int kColumns = L::kMixColumns;
   std::int64_t j = 0;
   for (; j + kColumns * kWide <= width; j += kColumns * kWide) {
-    if (ahead != 0) {
+    if (ahead.offset != 0) {
+      constexpr std::int64_t kLine = 64 / static_cast<std::int64_t>(sizeof(V));
       for (std::int64_t i = 0; i < n; ++i) {
-#pragma GCC unroll 8
-        for (std::int64_t c = 0; c < kColumns * kWide; c += 64 / static_cast<std::int64_t>(sizeof(V))) {
-          L::prefetch(rows[i] + j + c + ahead);
+        for (std::int64_t c = 0; c < kColumns * kWide; c += kLine * ahead.rate) {
+          L::prefetch(rows[i] + ahead.offset + (j + c) / ahead.rate);
         }
       }
     }
-    mix_columns<L, V, O, kColumns>(rows, n, p, ld, out, num_out, j, kWide, stream);
+    if (num_out < 4 || !mix_resident_of<L, V, O>(rows, n, p, ld, out, num_out, j, stream)) {
+      mix_columns<L, V, O, kColumns>(rows, n, p, ld, out, num_out, j, kWide, stream);
+    } else {
+      for (std::int64_t c = 2; c < kColumns; c += 2) {
+        mix_resident_of<L, V, O>(rows, n, p, ld, out, num_out, j + c * kWide, stream);
+      }
+    }
   }
   for (; j < width; j += kWide) {
     mix_columns<L, V, O, 1>(rows, n, p, ld, out, num_out, j, width - j < kWide ? width - j : kWide, stream);

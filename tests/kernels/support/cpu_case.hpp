@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-// cpu_case.hpp: operands for the fast operators in any storage format, and the same numbers in double for the reference.
+// cpu_case.hpp: operands for the fast operators in any storage format, and the same numbers in double for the
+// reference.
 //
 // Values are as uneven as blocks of a real model: every row of a source has its own log-normal size.
 #pragma once
@@ -31,8 +32,9 @@ V stored(double value) {
 }
 
 template <class V>
-constexpr Storage kFormat = std::is_same_v<V, Bf16> ? Storage::bf16 : std::is_same_v<V, Fp16> ? Storage::fp16
-                                                                                              : Storage::fp32;
+constexpr Storage kFormat = std::is_same_v<V, Bf16>   ? Storage::bf16
+                            : std::is_same_v<V, Fp16> ? Storage::fp16
+                                                      : Storage::fp32;
 
 template <class V>
 Rows<V> not_a_number(std::int64_t size) {
@@ -62,8 +64,8 @@ class TestExecution {
   explicit TestExecution(cpu::Isa isa = cpu::best_isa(), int num_threads = 1) : isa_(isa), threads_(num_threads) {}
 
   cpu::Execution operator()(const DepthProblem& problem, std::size_t num_sources, std::size_t num_queries) {
-    const std::size_t size = cpu::workspace_bytes(problem, static_cast<int>(num_sources),
-                                                  static_cast<int>(num_queries), threads_.num_threads());
+    const std::size_t size = cpu::workspace_bytes(problem, static_cast<int>(num_sources), static_cast<int>(num_queries),
+                                                  threads_.num_threads());
     memory_.assign(size + 64, std::byte{0xff});
     const auto misfit = reinterpret_cast<std::uintptr_t>(memory_.data()) % 64;
     return {{memory_.data() + (misfit == 0 ? 0 : 64 - misfit), size}, &threads_, isa_};

@@ -49,6 +49,8 @@ struct Execution {
   std::span<std::byte> workspace;  ///< 64-byte aligned, at least workspace_bytes(); contents do not matter.
   CpuThreads* threads = nullptr;   ///< null: the calling thread alone.
   Isa isa = best_isa();            ///< REQUIRES: is_supported(isa).
+  /// Outputs whose tensor has this many bytes are stored past the caches, where their rows are whole cache lines.
+  std::size_t stream_bytes = std::size_t{8} << 20;
 };
 
 /// What one call may have at most.
