@@ -7,6 +7,8 @@
 #include <string_view>
 
 #include "plumb/cache/comms_check.hpp"
+#include "plumb/cache/comms_program.hpp"
+#include "plumb/cache/lower.hpp"
 #include "plumb/schedule/check.hpp"
 #include "plumb/schedule/comms_csv.hpp"
 #include "plumb/schedule/compute_csv.hpp"
@@ -35,7 +37,12 @@ void read_compute(std::string_view text, CsvDialect dialect) {
   expect(columns.size() == schedule.ranks.size());
   const Schedule back = read_compute_csv(write_compute_csv(schedule), "fuzz", schedule.layout);
   expect(back.ranks == schedule.ranks && back.forward_only == schedule.forward_only);
-  (void)check_schedule(schedule);
+  const Layout& layout = schedule.layout;
+  if (!check_schedule(schedule).ok() || layout.num_chunks() > 64) return;
+  // Whatever is legal can be lowered, written with its communication, and is then safe on every channel.
+  const int chunks = layout.num_chunks();
+  const DepthMap depth(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard);
+  expect(check_comms(comms_schedule(lower(schedule, depth, Policy::standard)), all_channel_models()).ok());
 }
 
 void read_comms(std::string_view text, CsvDialect dialect) {
