@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/simulator/layer_costs.hpp"
 
 namespace plumb::cli {
 
@@ -21,6 +22,20 @@ double parse_number(std::string_view flag, std::string_view text) {
     throw InputError(fmt::format("{}: '{}' is not a number", flag, text));
   }
   return value;
+}
+
+std::vector<ActionTimes> times_of_chunks(const Options& options, const DepthMap& depth) {
+  if (!options.costs) {
+    if (options.teraflops) throw InputError("--teraflops goes with --costs model only");
+    return {resolve_times(options)};
+  }
+  if (*options.costs != "model")
+    throw InputError(fmt::format("--costs '{}' is unknown, legal is model", *options.costs));
+  if (!options.model) throw InputError("--costs model needs --model, whose layers it counts");
+  if (!options.action_us.empty()) throw InputError("--costs model and --action-us exclude each other");
+  return chunk_times(
+      load_shape(*options.model), depth.cuts(),
+      {.tokens = options.tokens, .sequence = options.tokens, .teraflops = options.teraflops.value_or(400)});
 }
 
 }  // namespace
@@ -66,8 +81,12 @@ Link resolve_link(const Options& options, const UnitBytes& bytes) {
       latency, rate == "inf" ? std::numeric_limits<double>::infinity() : parse_number("--hop-GBps", rate), bytes);
 }
 
-CostModel resolve_plan_costs(const Options& options, const UnitBytes& bytes) {
-  return CostModel(resolve_times(options), gives_link(options) ? resolve_link(options, bytes) : Link{}, bytes);
+CostModel resolve_sim_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes) {
+  return CostModel(times_of_chunks(options, depth), resolve_link(options, bytes), bytes);
+}
+
+CostModel resolve_plan_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes) {
+  return CostModel(times_of_chunks(options, depth), gives_link(options) ? resolve_link(options, bytes) : Link{}, bytes);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }

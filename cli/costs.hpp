@@ -4,6 +4,7 @@
 #pragma once
 
 #include "options.hpp"
+#include "plumb/schedule/depth_map.hpp"
 #include "plumb/simulator/cost_model.hpp"
 
 namespace plumb::cli {
@@ -18,8 +19,11 @@ bool gives_link(const Options& options);
 // The link of those flags with the defaults of `plumb sim`: 200 us, 50 GB/s.
 Link resolve_link(const Options& options, const UnitBytes& bytes);
 
+// The costs of `plumb sim`: --action-us for every chunk, or with --costs model each chunk's own.
+CostModel resolve_sim_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes);
+
 // The costs of `plumb plan`: as above, messages free unless gives_link().
-CostModel resolve_plan_costs(const Options& options, const UnitBytes& bytes);
+CostModel resolve_plan_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes);
 
 // "24.000", and what 0.0662 is: "6.62 %".
 std::string milliseconds(SimTime time);

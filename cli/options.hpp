@@ -53,7 +53,10 @@ struct Options {
 
   // Costs.
   std::string action_us;
-  std::optional<double> hop_us;  // sim: [200]
+  std::optional<std::string> costs;  // "model": per chunk, instead of action_us
+  std::optional<double> teraflops;   // [400]
+  std::optional<int> memory_chunks;  // auto only
+  std::optional<double> hop_us;      // sim: [200]
   std::optional<std::string> hop_gbps;
   std::optional<double> unit_us;
 

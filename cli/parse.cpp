@@ -19,12 +19,12 @@ void add_layout(CLI::App& app, Options& o) {
   app.add_option("--placement", o.placement, "loop or vee [the schedule's own, else loop]");
 }
 
-void add_schedule(CLI::App& app, Options& o) {
+void add_schedule(CLI::App& app, Options& o, const std::string& more = "") {
   std::string names;
   for (const ScheduleKind kind : all_schedule_kinds()) {
     names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(kind));
   }
-  app.add_option("--schedule", o.schedule, names + " [1f1b if V=1, else interleaved]");
+  app.add_option("--schedule", o.schedule, names + more + " [1f1b if V=1, else interleaved]");
 }
 
 void add_depth(CLI::App& app, Options& o) {
@@ -49,7 +49,7 @@ void add_sizes(CLI::App& app, Options& o) {
 }
 
 void add_order(CLI::App& app, Options& o) {
-  add_schedule(app, o);
+  add_schedule(app, o, ", auto (searched for the costs given)");
   app.add_option("--group", o.group, "microbatches per group of interleaved and zb-h1 [P]");
   app.add_option("--group-rule", o.group_rule,
                  "groups of N with a shorter last one (megatron), or equal (torch) [megatron]");
@@ -59,6 +59,10 @@ void add_order(CLI::App& app, Options& o) {
 
 void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::string& rate) {
   app.add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
+  app.add_option("--costs", o.costs, "model: times of each chunk by the layers and head of --model, see --teraflops");
+  app.add_option("--teraflops", o.teraflops, "what one rank reaches, for --costs model [400]");
+  app.add_option("--memory-chunks", o.memory_chunks,
+                 "chunk activations that a rank may hold, for --schedule auto [any number]");
   app.add_option("--hop-us", o.hop_us, "latency of a message in microseconds " + hop);
   app.add_option("--hop-GBps", o.hop_gbps, "rate of a link per direction in GB/s, or inf " + rate);
   app.add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");

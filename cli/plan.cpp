@@ -6,6 +6,7 @@
 
 #include <fmt/format.h>
 
+#include "auto.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
 #include "output.hpp"
@@ -101,8 +102,9 @@ void write_plan_trace(const Options& options, const Planned& planned) {
 std::string text_of(const Options& options, const Planned& planned) {
   const Program simulated = planned.program_to_simulate(options);
   const SimReport report = make_report(simulated, planned.costs, simulate(simulated, planned.costs));
-  return plan_text(planned.program(options), planned.depth, resolve_request(options, simulated.layout.vp()),
-                   planned.costs, report);
+  std::optional<ScheduleRequest> request;
+  if (!wants_auto(options) && !options.costs) request = resolve_request(options, simulated.layout.vp());
+  return plan_text(planned.program(options), planned.depth, request, planned.costs, report);
 }
 
 }  // namespace
@@ -120,7 +122,8 @@ int run_plan(const Options& options) {
   }
   Depth depth = format == "json" ? resolve_depth(options, layout) : resolve_depth_or_none(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
-  const Planned planned{std::move(schedule), std::move(depth), resolve_plan_costs(options, bytes)};
+  CostModel costs = resolve_plan_costs(options, depth.map, bytes);
+  const Planned planned{std::move(schedule), std::move(depth), std::move(costs)};
   if (format == "csv-comms") {
     write_output(options.output, write_comms_csv(comms_schedule(planned.program(options))));
   } else if (format == "trace") {

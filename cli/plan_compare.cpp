@@ -37,6 +37,10 @@ std::vector<ScheduleKind> resolve_kinds(const std::string& text) {
 }
 
 void refuse_what_does_not_go(const Options& options) {
+  if (options.costs || options.memory_chunks) {
+    throw InputError(fmt::format("{} does not go with --compare: `plumb sim --schedule auto` compares under it",
+                                 options.costs ? "--costs" : "--memory-chunks"));
+  }
   if (options.schedule || options.placement) {
     throw InputError(fmt::format("--{} does not go with --compare, whose schedules bring their own",
                                  options.schedule ? "schedule" : "placement"));

@@ -97,6 +97,15 @@ std::string row_of_actions(const RankProgram& rank) {
   return text;
 }
 
+std::string simulated_bubble(const SimReport& report) {
+  std::string text = fmt::format("{} ms simulated", milliseconds(report.bubble.total()));
+  text += fmt::format(" ({} of the step of {} ms", percent(report.bubble_over_step), milliseconds(report.step));
+  text += report.bubble.waiting.count() > 0
+              ? fmt::format("; {} ms of it waiting for messages)", milliseconds(report.bubble.waiting))
+              : ")";
+  return text;
+}
+
 std::string bubble_text(const Program& program, const ScheduleRequest& request, const ScheduleFormulas& formulas,
                         const CostModel& costs, const SimReport& report) {
   const ChunkId chunk;
@@ -111,20 +120,16 @@ std::string bubble_text(const Program& program, const ScheduleRequest& request, 
   std::string text = fmt::format("bubble    {} per rank, ", formulas.bubble_text);
   text += known ? fmt::format("exact here: {:.3f} ms by formula", *known / 1000)
                 : fmt::format("exact if {}: not here", formulas.bubble_rule);
-  text += fmt::format(", {} ms simulated", milliseconds(report.bubble.total()));
-  text += fmt::format(" ({} of the step of {} ms", percent(report.bubble_over_step), milliseconds(report.step));
-  text += report.bubble.waiting.count() > 0
-              ? fmt::format("; {} ms of it waiting for messages)", milliseconds(report.bubble.waiting))
-              : ")";
-  return text;
+  return text + ", " + simulated_bubble(report);
 }
 
 }  // namespace
 
-std::string plan_text(const Program& program, const Depth& depth, const ScheduleRequest& request,
+std::string plan_text(const Program& program, const Depth& depth, const std::optional<ScheduleRequest>& request,
                       const CostModel& costs, const SimReport& report) {
   const Layout& layout = program.layout;
-  const ScheduleFormulas formulas = formulas_of(request, layout);
+  std::optional<ScheduleFormulas> formulas;
+  if (request) formulas = formulas_of(*request, layout);
   std::string out = fmt::format(
       "{}\n{}: {} ranks x {} virtual stages ({} placement), {} microbatches, routing {}, {} messages per step\n"
       "program digest {}\n\n",
@@ -141,17 +146,22 @@ std::string plan_text(const Program& program, const Depth& depth, const Schedule
                            [&](const CommStep& step) { return step.kind == kind && step.lane == lane; });
     };
     table.add({fmt::to_string(r), fmt::to_string(phases[r].warmup), fmt::to_string(phases[r].steady),
-               fmt::to_string(phases[r].cooldown), fmt::to_string(phases[r].peak), fmt::to_string(formulas.peak[r]),
-               fmt::to_string(rank.num_value_slots), fmt::to_string(rank.num_gradient_slots),
-               fmt::to_string(count(CommKind::send, MessageLane::urgent)),
+               fmt::to_string(phases[r].cooldown), fmt::to_string(phases[r].peak),
+               formulas ? fmt::to_string(formulas->peak[r]) : "-", fmt::to_string(rank.num_value_slots),
+               fmt::to_string(rank.num_gradient_slots), fmt::to_string(count(CommKind::send, MessageLane::urgent)),
                fmt::to_string(count(CommKind::send, MessageLane::bulk)),
                fmt::to_string(std::count_if(rank.comm.begin(), rank.comm.end(),
                                             [](const CommStep& step) { return step.kind == CommKind::add; }))});
   }
   out += table.text();
-  out += fmt::format("\nwarm-up   {} forwards on rank r\n{}\npeak      {} activations{}\n{}\n\n", formulas.warmup_text,
-                     steady_formula(program, phases), formulas.peak_text, formulas.peak_is_exact ? "" : " at most",
-                     bubble_text(program, request, formulas, costs, report));
+  if (formulas) {
+    out +=
+        fmt::format("\nwarm-up   {} forwards on rank r\n{}\npeak      {} activations{}\n{}\n\n", formulas->warmup_text,
+                    steady_formula(program, phases), formulas->peak_text, formulas->peak_is_exact ? "" : " at most",
+                    bubble_text(program, *request, *formulas, costs, report));
+  } else {
+    out += fmt::format("\nbubble    {}\n\n", simulated_bubble(report));
+  }
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     out += fmt::format("rank {}: {}\n", r, row_of_actions(program.ranks[r]));
   }

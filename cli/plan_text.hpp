@@ -13,8 +13,9 @@
 
 namespace plumb::cli {
 
-// `report`: of a simulation of this schedule under `costs`.
-std::string plan_text(const Program& program, const Depth& depth, const ScheduleRequest& request,
+// `report`: of a simulation of this schedule under `costs`. Without a request there is no formula: a searched order, or
+// chunks with times of their own.
+std::string plan_text(const Program& program, const Depth& depth, const std::optional<ScheduleRequest>& request,
                       const CostModel& costs, const SimReport& report);
 
 }  // namespace plumb::cli

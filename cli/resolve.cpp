@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "auto.hpp"
 #include "plumb/cache/cuts.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/megatron_layout.hpp"
@@ -163,7 +164,8 @@ void apply_layout(Options& options) {
 }
 
 Layout resolve_layout(const Options& options) {
-  const ScheduleKind kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(options.vp);
+  const bool named = options.schedule && (!wants_auto(options) || options.subcommand == "volume");
+  const ScheduleKind kind = named ? parse_schedule_kind(*options.schedule) : default_schedule(options.vp);
   const Placement placement = options.placement ? parse_placement(*options.placement) : placement_of(kind);
   // A count per microbatch does not depend on how many there are.
   const int automatic = options.subcommand == "volume" ? 1 : 2 * std::clamp(options.pp, 1, 1 << 20);
@@ -225,6 +227,13 @@ ScheduleRequest resolve_request(const Options& options, int vp) {
 }
 
 Schedule resolve_schedule(const Options& options, const Layout& layout) {
+  if (wants_auto(options)) {
+    return search_schedule(options, layout).schedule;
+  }
+  if (options.memory_chunks) {
+    throw InputError(
+        "--memory-chunks goes with --schedule auto only: the memory of the others follows from their order");
+  }
   return make_schedule(resolve_request(options, layout.vp()), layout);
 }
 

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <fmt/format.h>
 
+#include "auto.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
 #include "output.hpp"
@@ -66,10 +67,16 @@ int run_sim(const Options& options) {
     return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
-  const Schedule schedule = resolve_schedule(options, layout);
+  std::string searched;
+  const Schedule schedule = [&] {
+    if (!wants_auto(options)) return resolve_schedule(options, layout);
+    AutoSchedule found = search_schedule(options, layout);
+    searched = table_of(found);
+    return std::move(found.schedule);
+  }();
   const Depth depth = resolve_depth(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
-  const CostModel costs(resolve_times(options), resolve_link(options, bytes), bytes);
+  const CostModel costs = resolve_sim_costs(options, depth.map, bytes);
   if (options.compare_cache) {
     if (!options.trace.empty()) {
       throw InputError("--trace shows one policy and does not go with --compare-cache");
@@ -95,6 +102,7 @@ int run_sim(const Options& options) {
   if (options.json) {
     fmt::print("{}\n", to_json(report));
   } else {
+    fmt::print("{}{}", searched, searched.empty() ? "" : "\n");
     print_report(depth, program, report);
   }
   return 0;

@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cmath>
 
 #include <fmt/format.h>
 
@@ -112,6 +113,26 @@ ListProblem shortened(const ListProblem& problem, int microbatches) {
   ListProblem shorter = problem;
   shorter.layout = problem.layout.with_microbatches(microbatches);
   return shorter;
+}
+
+int spare_bits(const ListProblem& problem) {
+  double work = 1;
+  for (std::size_t chunk = 0; chunk < problem.chunks(); ++chunk) {
+    work += static_cast<double>(problem.forward[chunk]) + static_cast<double>(problem.input[chunk]) +
+            static_cast<double>(problem.weight[chunk]) + static_cast<double>(problem.hop_forward[chunk]) +
+            static_cast<double>(problem.hop_backward[chunk]);
+  }
+  constexpr int enough = 50;  // keys reach 2^8 times the work of the step
+  return std::max(0, std::ilogb(work * static_cast<double>(problem.microbatches() + 4)) - enough);
+}
+
+ListProblem shortened_times(ListProblem problem, int bits) {
+  for (std::vector<std::int64_t>* times :
+       {&problem.forward, &problem.input, &problem.weight, &problem.hop_forward, &problem.hop_backward}) {
+    for (std::int64_t& time : *times)
+      time >>= bits;
+  }
+  return problem;
 }
 
 std::int64_t lower_bound(const AutoRequest& request, ListProblem problem) {

@@ -17,6 +17,10 @@ ListProblem make_problem(const AutoRequest& request, const Layout& layout, bool 
 // The same with fewer microbatches.
 ListProblem shortened(const ListProblem& problem, int microbatches);
 
+// The same with all times shorter by 2^bits, where that keeps the search's keys far from overflow; else bits = 0.
+int spare_bits(const ListProblem& problem);
+ListProblem shortened_times(ListProblem problem, int bits);
+
 // Throws InputError unless the sizes fit together.
 void require_consistent(const AutoRequest& request);
 

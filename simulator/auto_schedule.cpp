@@ -99,6 +99,10 @@ class Chooser {
 
   void try_layout(const Layout& layout, std::int64_t budget) {
     const ListProblem problem = make_problem(request_, layout, true);
+    constexpr int too_many = 12;
+    if (spare_bits(problem) >= too_many) {
+      throw InputError("auto: the step is more than 53 days of work in virtual time: give smaller costs");
+    }
     const std::int64_t bound = lower_bound(request_, problem);
     bound_ = bound_ ? std::min(*bound_, bound) : bound;
     std::vector<Named> named = named_schedules(layout);
@@ -131,13 +135,21 @@ class Chooser {
     return false;
   }
 
-  void search(const ListProblem& problem, const std::vector<StrictTimes>& seeds, std::int64_t budget) {
+  void search(const ListProblem& given, std::vector<StrictTimes> seeds, std::int64_t budget) {
+    const int bits = spare_bits(given);
+    const ListProblem problem = shortened_times(given, bits);
+    for (StrictTimes& seed : seeds) {
+      for (std::vector<std::int64_t>& starts : seed.start) {
+        for (std::int64_t& start : starts)
+          start >>= bits;
+      }
+    }
     const std::vector<ListResult> found = search_orders(problem, seeds, budget, most_found,
                                                         [&](std::int64_t spent) { progress("search", spent, budget); });
     for (std::size_t i = 0; i < found.size(); ++i) {
       progress("simulate", i, found.size());
       const Schedule schedule = as_schedule(found[i], problem, "auto");
-      consider(as_candidate("auto", schedule), schedule, problem.linked ? found[i].makespan : 0);
+      consider(as_candidate("auto", schedule), schedule, problem.linked ? found[i].makespan << bits : 0);
     }
   }
 

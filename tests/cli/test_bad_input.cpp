@@ -183,3 +183,19 @@ TEST_CASE("an output file that cannot be written is an environment failure and l
   CHECK(run.err.find("missing/plan.json") != std::string::npos);
   CHECK(run_plumb("plan --pp 2 --sublayers 8 --block 2 -o p.txt; ls").out.find("tmp") == std::string::npos);
 }
+
+TEST_CASE("auto and the costs of a model are refused where they cannot be had", "[cli]") {
+  const std::string sim = "sim --model kimi-k3 --pp 4 --vp 2 ";
+  require_refused(sim + "--schedule auto --memory-chunks 1",
+                  "rank 0 needs at least 2 chunk activations, the limit is 1: 1 short");
+  require_refused(sim + "--schedule auto --memory-chunks -1", "at least 0");
+  require_refused(sim + "--schedule auto --group 4", "--schedule auto");
+  require_refused(sim + "--schedule interleaved --memory-chunks 9", "--schedule auto only");
+  require_refused(sim + "--compare 1f1b --memory-chunks 9", "--compare");
+  require_refused(sim + "--compare 1f1b --costs model", "--compare");
+  require_refused(sim + "--costs guess", "legal is model");
+  require_refused(sim + "--costs model --action-us F=1", "exclude each other");
+  require_refused(sim + "--costs model --teraflops 0", "more than 0");
+  require_refused(sim + "--teraflops 100", "--costs model only");
+  require_refused("sim --layers 8 --pp 2 --costs model", "--model");
+}

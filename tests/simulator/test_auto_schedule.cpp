@@ -183,6 +183,19 @@ TEST_CASE("the same request gives the same schedule", "[simulator]") {
   }
 }
 
+TEST_CASE("times of seconds and of days are searched without overflow or refused", "[simulator]") {
+  AutoRequest request{
+      .layout = Layout(2, 2, 8),
+      .depth = DepthMap(8, 2, {2, 4, 6, 8}),
+      .costs = CostModel(action_times(max_duration, max_duration / 2, max_duration / 2), Link{}, storage_bytes)};
+  request.budget = 20'000;
+  const AutoSchedule found = auto_schedule(request);
+  CHECK(check_schedule(found.schedule).ok());
+  CHECK(found.step >= found.lower_bound);
+  request.layout = Layout(2, 2, 1024);
+  CHECK_THROWS_WITH(auto_schedule(request), Catch::Matchers::Contains("53 days"));
+}
+
 namespace {
 
 // All orders of one rank with one chunk: F, I and W each ascending, I after F, W after I.
