@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "kernels_bench.hpp"
 #include "machine.hpp"
 #include "runtime_bench.hpp"
 #include "schedule_bench.hpp"
@@ -18,8 +19,9 @@ using plumb::bench::Machine;
 using plumb::bench::RuntimeCost;
 
 constexpr const char* usage_text =
-    "usage: plumb bench runtime|schedule [--json]\n\n"
+    "usage: plumb bench runtime|kernels|schedule [--json]\n\n"
     "  runtime   the executor alone: empty stages, tiny tensors\n"
+    "  kernels   depth attention on the CPU beside what memory and arithmetic allow; see plumb bench kernels --help\n"
     "  schedule  planning, proving and simulating a large step; more with plumb bench schedule --help\n"
     "  --json    one JSON object on standard output\n";
 
@@ -44,6 +46,9 @@ void print_table(const Machine& machine, const RuntimeCost& cost) {
 }
 
 int run(const std::vector<std::string>& arguments) {
+  if (!arguments.empty() && arguments.front() == "kernels") {
+    return plumb::bench::run_kernels_bench({arguments.begin() + 1, arguments.end()});
+  }
   if (!arguments.empty() && arguments.front() == "schedule") {
     return plumb::bench::run_schedule_bench({arguments.begin() + 1, arguments.end()});
   }
@@ -62,8 +67,8 @@ int run(const std::vector<std::string>& arguments) {
       what = argument;
     }
   }
-  if (what.empty()) return refuse("bench what? runtime or schedule");
-  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime or schedule", what));
+  if (what.empty()) return refuse("bench what? runtime, kernels or schedule");
+  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels or schedule", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);
