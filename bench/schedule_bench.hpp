@@ -33,6 +33,7 @@ struct ScheduleCost {
   double verify_s = 0;
   double deadlock_s = 0;
   double simulate_s = 0;
+  double plan_peak_gib = 0;  // before the simulation
   double peak_gib = 0;
 
   double plan_s() const { return generate_s + check_s + lower_s + verify_s + deadlock_s; }

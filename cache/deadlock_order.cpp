@@ -3,6 +3,8 @@
 
 #include <vector>
 
+#include "prefetch.hpp"
+
 namespace plumb {
 namespace {
 
@@ -52,6 +54,7 @@ bool follows_one_order(const Program& program) {
         ++before.computes;
         continue;
       }
+      prefetch_message(program, steps, index);
       const CommStep& comm = steps.comm[index];
       if (!before.all(steps.waits_of(comm.waits))) return false;
       ++before.comms;

@@ -8,6 +8,7 @@
 
 #include "lower_shape.hpp"
 #include "plumb/schedule/invariant.hpp"
+#include "prefetch.hpp"
 #include "slot_pool.hpp"
 
 namespace plumb {
@@ -80,7 +81,14 @@ class RankLowering {
     find_receives();
     auto action = row_.begin();
     bool in_second = false;
-    for (const std::int32_t number : plan_.order[rank_.index()]) {
+    const std::vector<std::int32_t>& order = plan_.order[rank_.index()];
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const std::int32_t number = order[i];
+      if (i + prefetch_distance < order.size() && order[i + prefetch_distance] != PlanRecord::compute) {
+        const auto later = static_cast<std::size_t>(order[i + prefetch_distance]);
+        prefetch(plan_.messages, later);
+        prefetch(plan_.message_starts_at, later);
+      }
       if (number != PlanRecord::compute) {
         place_message(MessageId(number));
         continue;
@@ -113,7 +121,12 @@ class RankLowering {
   // A receive takes its slots `post_ahead` computations before its message starts. Receives keep their order.
   void find_receives() {
     std::int32_t computes = 0;
-    for (const std::int32_t number : plan_.order[rank_.index()]) {
+    const std::vector<std::int32_t>& order = plan_.order[rank_.index()];
+    for (std::size_t i = 0; i < order.size(); ++i) {
+      const std::int32_t number = order[i];
+      if (i + prefetch_distance < order.size() && order[i + prefetch_distance] != PlanRecord::compute) {
+        prefetch(plan_.messages, static_cast<std::size_t>(order[i + prefetch_distance]));
+      }
       if (number == PlanRecord::compute) {
         ++computes;
       } else if (!end_of(MessageId(number)).sends) {

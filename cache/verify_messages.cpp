@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "prefetch.hpp"
 #include "verify.hpp"
 #include "verify_names.hpp"
 
@@ -81,7 +82,14 @@ class EndsVerifier {
 
  private:
   void check_end(RankId rank, StepRef step, std::int32_t position) {
-    const CommStep& comm = program_.ranks[rank.index()].comm[static_cast<std::size_t>(step.index)];
+    const std::vector<CommStep>& list = program_.ranks[rank.index()].comm;
+    const CommStep& comm = list[static_cast<std::size_t>(step.index)];
+    if (static_cast<std::size_t>(step.index) + prefetch_distance < list.size()) {
+      const std::size_t later = list[static_cast<std::size_t>(step.index) + prefetch_distance].message.index();
+      prefetch(program_.messages, later);
+      prefetch(sent_as_, later);
+      prefetch(received_as_, later);
+    }
     if (comm.kind != CommKind::send && comm.kind != CommKind::receive) return;
     const bool sends = comm.kind == CommKind::send;
     const std::size_t channel =

@@ -4,6 +4,7 @@
 
 #include <fmt/format.h>
 
+#include "prefetch.hpp"
 #include "verify.hpp"
 #include "verify_names.hpp"
 #include "verify_order.hpp"
@@ -59,6 +60,7 @@ class SlotVerifier {
       if (faults_.full()) return;
       step_ = step;
       if (step.comm) {
+        prefetch_message(program_, steps_, static_cast<std::size_t>(step.index));
         const CommStep& comm = steps_.comm[static_cast<std::size_t>(step.index)];
         replay(comm);
         release(comm.releases);

@@ -19,8 +19,10 @@ ChannelOrders::ChannelOrders(const Program& program, ChannelOrder order) : gates
     std::map<std::tuple<CommKind, RankId, MessageLane>, MessageId> last;
     for (const CommStep& step : rank.comm) {
       if (step.kind != CommKind::send && step.kind != CommKind::receive) continue;
-      const MessageLane lane = order == ChannelOrder::fifo_merged ? MessageLane::urgent : step.lane;
-      const auto [place, is_first] = last.try_emplace({step.kind, step.peer, lane}, step.message);
+      const MessageLane lane = order == ChannelOrder::fifo_per_lane ? step.lane : MessageLane::urgent;
+      const auto [place, is_first] = order == ChannelOrder::single_stream
+                                         ? last.try_emplace({CommKind::send, RankId{}, lane}, step.message)
+                                         : last.try_emplace({step.kind, step.peer, lane}, step.message);
       if (is_first) continue;
       const std::size_t before = place->second.index();
       after_[2 * before + num_after_[before]++] = step.message;

@@ -2,12 +2,13 @@
 #include "plumb/simulator/simulate.hpp"
 
 #include <algorithm>
-#include <queue>
+#include <array>
 
 #include <fmt/format.h>
 
 #include "channel_order.hpp"
 #include "plumb/cache/arbiter.hpp"
+#include "plumb/cache/event_queue.hpp"
 #include "plumb/schedule/error.hpp"
 #include "step_graph.hpp"
 #include "stuck.hpp"
@@ -20,13 +21,18 @@ constexpr SimTime max_step{std::int64_t{1} << 62};
 // What will happen at a known time. Two events of one instant commute, so ties need no rule.
 struct Event {
   enum class Kind : std::uint8_t { computed, sent, arrived };
-  SimTime at;
-  Kind kind;
-  std::int32_t index;  // computed: rank; sent, arrived: message
+  Kind kind = Kind::computed;
+  std::int32_t index = 0;  // computed: rank; sent, arrived: message
 };
 
-struct Later {
-  bool operator()(const Event& a, const Event& b) const { return a.at > b.at; }
+// What all messages of one transfer in one direction have in common.
+struct Hop {
+  RankId from;
+  RankId to;
+  MessageLane lane = MessageLane::urgent;
+  NicArbiter::Link link;
+  SimTime unit_time{0};
+  SimTime latency{0};
 };
 
 class Engine {
@@ -36,11 +42,15 @@ class Engine {
         costs_(costs),
         graph_(program),
         channels_(program, options.order),
-        arbiter_(program.layout.pp()),
+        arbiter_(program.layout.pp(), options.duplex),
         pending_(graph_.num_waits()),
         inputs_computed_(graph_.num_steps(), SimTime(0)),
         gates_(channels_.gates()),
         running_(program.ranks.size()) {
+    for (const Transfer& transfer : program.routing.transfers) {
+      hops_.push_back({make_hop(transfer.from, transfer.to, transfer.lane, &Link::value_unit),
+                       make_hop(transfer.to, transfer.from, transfer.lane, &Link::gradient_unit)});
+    }
     timeline_.messages.resize(program.messages.size());
     for (const RankProgram& rank : program.ranks) {
       timeline_.ranks.push_back(
@@ -50,16 +60,16 @@ class Engine {
 
   Timeline run() {
     start_what_waits_for_nothing();
+    start_messages();
     while (true) {
-      start_messages();
-      if (events_.empty()) break;
-      now_ = events_.top().at;
-      while (!events_.empty() && events_.top().at == now_) {
-        const Event event = events_.top();
-        events_.pop();
+      const std::int64_t next = events_.advance();
+      if (next == EventQueue<Event>::never) break;
+      now_ = SimTime(next);
+      for (Event event; events_.pop(event);) {
         happen(event);
         propagate();
       }
+      start_messages();
     }
     if (num_finished_ != graph_.num_steps()) throw_stuck(program_, graph_, pending_, gates_, channels_);
     timeline_.step = now_;
@@ -84,13 +94,15 @@ class Engine {
     propagate();
   }
 
+  // A start may let the next of its queue begin, and that one may finish at once.
   void start_messages() {
     do {
       started_.clear();
       arbiter_.start_ready(started_);
-      for (const NicArbiter::Started& request : started_) {
-        start(MessageId(static_cast<std::int32_t>(request.order)));
+      for (const NicArbiter::Started& started : started_) {
+        start(MessageId(static_cast<std::int32_t>(started.order)));
       }
+      propagate();
     } while (!started_.empty());
   }
 
@@ -102,7 +114,7 @@ class Engine {
     }
     const MessageId message(event.index);
     if (event.kind == Event::Kind::sent) {
-      arbiter_.release(program_.sender(message), program_.receiver(message));
+      arbiter_.release(hop_of(message).link);
       sent(message);
     } else {
       arrived(message);
@@ -153,15 +165,15 @@ class Engine {
     timeline_.ranks[rank.index()].compute[static_cast<std::size_t>(index)] = {now_, end,
                                                                               now_ - inputs_computed_[step.index()]};
     running_[rank.index()] = index;
-    push({end, Event::Kind::computed, rank.value});
+    push(end, {Event::Kind::computed, rank.value});
   }
 
   // The place in the queue is decided by when the data was there; a receive posted later does not lose it.
   void pass_gate(MessageId message) {
     if (--gates_[message.index()] > 0) return;
-    if (occupies_link(message)) {
-      arbiter_.submit({program_.sender(message), program_.receiver(message), program_.transfer_of(message).lane,
-                       timeline_.messages[message.index()].send_ready.count(), message.value});
+    const Hop& hop = hop_of(message);
+    if (occupies_link(hop, message)) {
+      arbiter_.submit(hop.link, hop.lane, timeline_.messages[message.index()].send_ready.count(), message.value);
     } else {
       start(message);
     }
@@ -173,8 +185,9 @@ class Engine {
     for (const MessageId next : channels_.after(message)) {
       pass_gate(next);
     }
-    if (occupies_link(message)) {
-      push({now_ + unit_time(message) * times.units, Event::Kind::sent, message.value});
+    const Hop& hop = hop_of(message);
+    if (occupies_link(hop, message)) {
+      push(now_ + hop.unit_time * times.units, {Event::Kind::sent, message.value});
     } else {
       sent(message);
     }
@@ -182,19 +195,20 @@ class Engine {
 
   void sent(MessageId message) {
     const StepId send = graph_.ends(message).send;
+    const Hop& hop = hop_of(message);
     MessageTimes& times = timeline_.messages[message.index()];
     times.sent = now_;
-    times.arrived = now_ + costs_.link(program_.sender(message), program_.receiver(message)).latency;
-    finished_.push_back({program_.sender(message), send, computed(message)});
+    times.arrived = now_ + hop.latency;
+    finished_.push_back({hop.from, send, computed(message)});
     if (times.arrived == now_) {
       arrived(message);
     } else {
-      push({times.arrived, Event::Kind::arrived, message.value});
+      push(times.arrived, {Event::Kind::arrived, message.value});
     }
   }
 
   void arrived(MessageId message) {
-    finished_.push_back({program_.receiver(message), graph_.ends(message).receive, computed(message)});
+    finished_.push_back({hop_of(message).to, graph_.ends(message).receive, computed(message)});
   }
 
   SimTime computed(MessageId message) const {
@@ -202,21 +216,25 @@ class Engine {
     return std::max(inputs_computed_[ends.send.index()], inputs_computed_[ends.receive.index()]);
   }
 
-  SimTime unit_time(MessageId message) const {
-    const Link& link = costs_.link(program_.sender(message), program_.receiver(message));
-    const bool forward = program_.messages[message.index()].direction == Direction::forward;
-    return forward ? link.value_unit : link.gradient_unit;
+  Hop make_hop(RankId from, RankId to, MessageLane lane, SimTime Link::*unit) {
+    const Link& link = costs_.link(from, to);
+    return {from, to, lane, arbiter_.link(from, to), link.*unit, link.latency};
   }
 
-  bool occupies_link(MessageId message) const {
-    return unit_time(message).count() > 0 && timeline_.messages[message.index()].units > 0;
+  const Hop& hop_of(MessageId id) const {
+    const Message& message = program_.messages[id.index()];
+    return hops_[message.transfer.index()][message.direction == Direction::forward ? 0 : 1];
   }
 
-  void push(const Event& event) {
-    if (event.at > max_step) {
+  bool occupies_link(const Hop& hop, MessageId message) const {
+    return hop.unit_time.count() > 0 && timeline_.messages[message.index()].units > 0;
+  }
+
+  void push(SimTime at, const Event& event) {
+    if (at > max_step) {
       throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
     }
-    events_.push(event);
+    events_.push(at.count(), event);
   }
 
   const Program& program_;
@@ -228,7 +246,8 @@ class Engine {
   std::vector<SimTime> inputs_computed_;  // [step] when the last computation behind what it waited for had ended
   std::vector<std::uint8_t> gates_;       // [message] send ready, receive posted, predecessors on the channel started
   std::vector<std::int32_t> running_;     // [rank] index of its current computation
-  std::priority_queue<Event, std::vector<Event>, Later> events_;
+  std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]
+  EventQueue<Event> events_;
   std::vector<Finished> finished_;
   std::vector<NicArbiter::Started> started_;
   SimTime now_{0};

@@ -45,15 +45,16 @@ StepGraph::StepGraph(const Program& program) {
   num_waits_.assign(next, 0);
   first_dependent_.assign(next + 1, 0);
   for_each_wait(program, [&](StepId awaited, StepId waiter) {
-    ++first_dependent_[awaited.index() + 1];
+    ++first_dependent_[awaited.index()];
     ++num_waits_[waiter.index()];
   });
-  for (std::size_t i = 0; i < next; ++i) {
-    first_dependent_[i + 1] += first_dependent_[i];
+  // Each becomes the end of its list, and its begin while the list is filled from behind.
+  for (std::size_t i = 1; i <= next; ++i) {
+    first_dependent_[i] += first_dependent_[i - 1];
   }
   dependents_.resize(first_dependent_.back());
-  std::vector<std::uint32_t> fill(first_dependent_.begin(), first_dependent_.end() - 1);
-  for_each_wait(program, [&](StepId awaited, StepId waiter) { dependents_[fill[awaited.index()]++] = waiter; });
+  for_each_wait(program,
+                [&](StepId awaited, StepId waiter) { dependents_[--first_dependent_[awaited.index()]] = waiter; });
 
   find_ends(program);
 }

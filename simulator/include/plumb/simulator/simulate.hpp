@@ -4,9 +4,9 @@
 //
 // Each rank computes its list in order; a computation starts when the rank is free and its waits have happened. A
 // message may start when the sender has its segments and the receive is posted, which happens as soon as the slots it
-// fills are free. With a bandwidth, messages go through NicArbiter: one full-duplex network end per rank. With a
-// latency only they occupy nothing. Adding and zeroing take no time. Integer time, no randomness: the same input gives
-// the same bits. Linear in the number of steps but for the queue of pending events.
+// fills are free. With a bandwidth, messages go through NicArbiter: one full- or half-duplex network end per rank. With
+// a latency only they occupy nothing. Adding and zeroing take no time. Integer time, no randomness: the same input
+// gives the same bits. Linear in the number of steps but for the queue of pending events.
 #pragma once
 
 #include <cstdint>
@@ -14,6 +14,7 @@
 #include <string>
 #include <vector>
 
+#include "plumb/cache/arbiter.hpp"
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/cost_model.hpp"
 #include "plumb/simulator/timeline.hpp"
@@ -24,11 +25,13 @@ namespace plumb {
 enum class ChannelOrder : std::uint8_t {
   by_readiness,   // none but the arbiter's: urgent first, then the earlier ready, then program order
   fifo_per_lane,  // program order within each lane, as transports with two queues per edge do it
-  fifo_merged     // program order, both lanes in one queue
+  fifo_merged,    // program order, both lanes in one queue
+  single_stream   // program order, one queue per rank for all it sends and receives
 };
 
 struct SimOptions {
   ChannelOrder order = ChannelOrder::by_readiness;
+  Duplex duplex = Duplex::full;  // half: a rank sends or receives one message at a time
 };
 
 // Nothing can happen any more and steps remain: the program deadlocks. Programs made by lower() never do.
