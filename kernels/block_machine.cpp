@@ -17,7 +17,9 @@ using kernels_detail::ChunkContext;
 using kernels_detail::ChunkRun;
 using kernels_detail::OperandCheck;
 
-std::shared_ptr<DepthWorkspace> make_depth_workspace() { return std::make_shared<DepthWorkspace>(); }
+std::shared_ptr<DepthWorkspace> make_depth_workspace(int num_threads) {
+  return std::make_shared<DepthWorkspace>(num_threads);
+}
 
 namespace {
 
@@ -110,6 +112,10 @@ BlockMachine::BlockMachine(const DepthConfig& config, const ChunkRange& chunk, s
   }
   if (options.query_batch < 1) {
     check.refuse("query batch is " + std::to_string(options.query_batch) + "; legal: 1 or more");
+  }
+  if (context.plan.num_read >= cpu::kMaxSources) {
+    check.refuse("it reads " + std::to_string(context.plan.num_read) + " blocks; legal: fewer than " +
+                 std::to_string(cpu::kMaxSources));
   }
   context.sublayers = std::move(sublayers);
   state_->recompute = options.recompute;

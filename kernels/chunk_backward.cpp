@@ -10,6 +10,7 @@
 namespace plumb::kernels_detail {
 
 void ChunkRun::backward(const MachineBackward& args, bool split) {
+  backward_ = true;
   start(args.sources, args.closed);
   num_scaled_ = plan_.num_read;  // kept since the forward
   loaded_batch_ = -1;
@@ -62,8 +63,8 @@ std::byte* ChunkRun::query_sums(int row) const {
 }
 
 void ChunkRun::reduce(int row, const AggregateParameters& parameters) {
-  reduce_query_gradient(problem_, {query_sums(row), parameters.query.data, parameters.gain.data,
-                                   parameters.query_gradient.data, parameters.gain_gradient.data});
+  cpu::reduce_query_gradient(problem_, {query_sums(row), parameters.query.data, parameters.gain.data,
+                                        parameters.query_gradient.data, parameters.gain_gradient.data});
 }
 
 void ChunkRun::head_backward(const void* grad_head) {
@@ -75,7 +76,8 @@ void ChunkRun::head_backward(const void* grad_head) {
     own.first_touch = false;
   }
   std::memset(query_sums(0), 0, static_cast<std::size_t>(query_sums(1) - query_sums(0)));
-  aggregate_backward(problem_, {w.source_gradients, folded(context_.range.count), grad_head, query_sums(0)});
+  cpu::aggregate_backward(problem_, {w.source_gradients, folded(context_.range.count), grad_head, query_sums(0)},
+                          execution());
   reduce(0, context_.parameters->head());
 }
 
@@ -116,9 +118,11 @@ void ChunkRun::sublayer_backward(int sublayer, const Part& part, const void* par
   phase_one(sublayer);
   const void* partial = partial_before(sublayer, partial_in);
   const std::span<const DepthSource> later = later_sources(sublayer, partial);
-  merge_backward(problem_, {mixture(sublayer), mixture_lse(sublayer), later, folded(sublayer), dh.data, lse(sublayer),
-                            delta(sublayer, part), partial == nullptr ? nullptr : grad_partial,
-                            query_sums(sublayer - part.begin)});
+  cpu::merge_backward(
+      problem_,
+      {mixture(sublayer), mixture_lse(sublayer), later, folded(sublayer), dh.data, lse(sublayer), delta(sublayer, part),
+       partial == nullptr ? nullptr : grad_partial, query_sums(sublayer - part.begin)},
+      execution());
 }
 
 // Blocks [begin, end) from the sublayers first_reader .. end of the part.
@@ -139,7 +143,7 @@ void ChunkRun::blocks_backward(int begin, int end, int first_reader, const Part&
     w.readers.push_back({folded(i), grad_h(i, part), lse(i), delta(i, part), query_sums(i - part.begin),
                          reader.block == 1 && reader.opens});
   }
-  inter_block_backward(problem_, {w.source_gradients, w.readers});
+  cpu::inter_block_backward(problem_, {w.source_gradients, w.readers}, execution());
 }
 
 }  // namespace plumb::kernels_detail

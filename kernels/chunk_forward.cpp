@@ -18,7 +18,8 @@ void ChunkRun::forward(const MachineForward& args) {
     for (int n = 0; n < plan_.num_read; ++n) {
       workspace_.sources.push_back(source(n));
     }
-    aggregate_forward(problem_, {workspace_.sources, folded(context_.range.count), args.head, nullptr});
+    cpu::aggregate_forward(problem_, {workspace_.sources, folded(context_.range.count), args.head, nullptr},
+                           execution());
   }
 }
 
@@ -29,48 +30,73 @@ void ChunkRun::recompute(const MachineBackward& args) {
 }
 
 void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing) {
-  const ConstView f{workspace_.f.at(0), problem_.tokens, problem_.width, problem_.storage};
   const void* partial = partial_in;
+  const void* output = nullptr;  // of the sublayer before, still to be added to the partial by whoever reads the sum
   for (int i = 0; i < context_.range.count; ++i) {
     const SublayerPlan& own = plan_.sublayers[index(i)];
     phase_one(i);
-    const ConstView h = aggregate(i, partial);
-    context_.sublayers[index(i)]->forward(
-        tape_, h, {workspace_.f.at(0), problem_.tokens, problem_.width, problem_.storage}, keep);
+    const ConstView h = aggregate(i, partial, output);
+    if (output != nullptr) {
+      partial = saved_partial(i - 1);
+      output = nullptr;
+    }
+    // The first output of a block is the partial.
+    void* f = own.opens && own.saved_partial >= 0 ? saved_partial(i) : workspace_.f.at(0);
+    context_.sublayers[index(i)]->forward(tape_, h, {f, problem_.tokens, problem_.width, problem_.storage}, keep);
 
     // Recomputing, the last sublayer of a block or of the chunk runs for the host's tape alone: its sum exists.
     if (own.closes) {
       const auto closed = index(own.block - plan_.depth.num_sources);
       if (!recomputing) {
-        add_output(problem_, partial, f.data, outputs.closed[closed]);
+        const bool scales = own.block == num_scaled_ && own.block < plan_.num_read;
+        cpu::add_output(problem_, {partial, f, outputs.closed[closed], scales ? inverse_rms_row(own.block) : nullptr},
+                        execution());
+        num_scaled_ += scales ? 1 : 0;
         if (outputs.listener != nullptr) {
           outputs.listener->block_closed(closed);
         }
       }
       partial = nullptr;
     } else if (own.saved_partial >= 0) {
-      void* sum = saved_partial(i);
-      add_output(problem_, partial, f.data, sum);
-      partial = sum;
+      if (own.opens) {
+        partial = f;
+      } else {
+        output = f;
+      }
     } else if (!recomputing) {
-      add_output(problem_, partial, f.data, outputs.partial);
+      cpu::add_output(problem_, {partial, f, outputs.partial, nullptr}, execution());
     }
   }
 }
 
-// h of one sublayer. Never a slot of the caller: a sole source is copied.
-ConstView ChunkRun::aggregate(int sublayer, const void* partial) {
+// h of one sublayer, and the partial before it if `output` is still to be added: the sum goes where it is saved. Never
+// a slot of the caller: a sole source is copied.
+ConstView ChunkRun::aggregate(int sublayer, const void* partial, const void* output) {
   void* h = workspace_.h.at(0);
+  void* sum = output == nullptr ? nullptr : saved_partial(sublayer - 1);
+  if (output != nullptr && problem_.storage == Storage::fp64) {
+    cpu::add_output(problem_, {partial, output, sum, nullptr}, execution());
+    partial = sum;
+    output = nullptr;
+    sum = nullptr;
+  }
   const std::span<const DepthSource> later = later_sources(sublayer, partial);
   if (!later.empty()) {
-    merge_forward(problem_, {mixture(sublayer), mixture_lse(sublayer), later, folded(sublayer), h, lse(sublayer)});
-  } else {
-    std::memcpy(h, mixture(sublayer), values_bytes());
-    if (kept_ != nullptr) {
-      std::memcpy(lse(sublayer), mixture_lse(sublayer), statistics_bytes());
-    }
+    MergeForward merge{mixture(sublayer), mixture_lse(sublayer), later, folded(sublayer), h, lse(sublayer)};
+    merge.output = output;
+    merge.partial_out = sum;
+    cpu::merge_forward(problem_, merge, execution());
+    return {h, problem_.tokens, problem_.width, problem_.storage};
   }
-  return {h, problem_.tokens, problem_.width, problem_.storage};
+  if (kept_ != nullptr) {
+    std::memcpy(lse(sublayer), mixture_lse(sublayer), statistics_bytes());
+  }
+  const void* o = mixture(sublayer);
+  if (o == workspace_.values[0]) {
+    std::memcpy(h, o, values_bytes());
+    o = h;
+  }
+  return {o, problem_.tokens, problem_.width, problem_.storage};
 }
 
 }  // namespace plumb::kernels_detail

@@ -36,8 +36,10 @@ void ChunkRun::start(std::span<const void* const> sources, std::span<const void*
   const auto num_queries = index(std::min(context_.query_batch, plan_.longest_part));
   w.h.reserve(values_bytes());
   w.f.reserve(values_bytes());
-  w.o.reserve(num_queries * values_bytes());
+  w.o.reserve(num_queries * (backward_ ? gradients_bytes() : values_bytes()));
   w.lse_o.reserve(num_queries * statistics_bytes());
+  w.scratch.reserve(
+      cpu::workspace_bytes(problem_, plan_.num_read + 1, std::max(plan_.longest_part, 1), w.threads.num_threads()));
   const int num_aggregates = context_.range.count + (plan_.head ? 1 : 0);
   w.folded.reserve(index(num_aggregates) * query_bytes());
   for (int k = 0; k < num_aggregates; ++k) {
@@ -85,7 +87,7 @@ const void* ChunkRun::partial_before(int sublayer, const void* partial_in) const
 // 1/rms of b_0 .. b_{end-1}, each once per pass.
 void ChunkRun::scale_sources(int end) {
   for (; num_scaled_ < end; ++num_scaled_) {
-    inverse_rms(problem_, workspace_.values[index(num_scaled_)], inverse_rms_row(num_scaled_));
+    cpu::inverse_rms(problem_, workspace_.values[index(num_scaled_)], inverse_rms_row(num_scaled_), execution());
   }
 }
 
@@ -94,46 +96,81 @@ int ChunkRun::batch_begin(int sublayer) const {
   return begin + (sublayer - begin) / context_.query_batch * context_.query_batch;
 }
 
-// Phase one for the batch of queries that holds this sublayer's, unless it is loaded already.
+cpu::Execution ChunkRun::execution() const {
+  const std::size_t size = cpu::workspace_bytes(problem_, plan_.num_read + 1, std::max(plan_.longest_part, 1),
+                                                workspace_.threads.num_threads());
+  return {{workspace_.scratch.at(0), size}, &workspace_.threads};
+}
+
+// Whether a sublayer reads its closed sources itself instead of a mixture from phase one. The length of a group counts,
+// not that of a part, so that the cuts change no bit. Backward a sole source is read directly too: in a short format it
+// is not the unrounded mixture that the merge's backward wants.
+bool ChunkRun::reads_directly(int sublayer) const {
+  if (problem_.storage == Storage::fp64) {
+    return false;
+  }
+  const DepthConfig& config = context_.config;
+  const int group_length = config.mode == DepthMode::full ? config.schedule_length : config.block_length;
+  const Part& part = plan_.parts[index(plan_.sublayers[index(sublayer)].part)];
+  const InterBlockChoice choice = choose_inter_block(part.num_prior, group_length);
+  return choice == InterBlockChoice::direct || (choice == InterBlockChoice::alias && backward_);
+}
+
+// Phase one for the batch of queries that holds this sublayer's, unless it is loaded already or not wanted.
 void ChunkRun::phase_one(int sublayer) {
   const int begin = batch_begin(sublayer);
-  if (begin == loaded_batch_) {
+  if (begin == loaded_batch_ || reads_directly(sublayer)) {
     return;
   }
   const Part& part = plan_.parts[index(plan_.sublayers[index(sublayer)].part)];
-  scale_sources(part.num_prior);
+  if (problem_.storage == Storage::fp64) {
+    scale_sources(part.num_prior);
+  }
+  // 1/rms that is not known yet is taken on the way.
   DepthWorkspace& w = workspace_;
   w.sources.clear();
+  w.inverse_rms_out.clear();
   for (int n = 0; n < part.num_prior; ++n) {
-    w.sources.push_back(source(n));
+    const bool known = n < num_scaled_;
+    w.sources.push_back({w.values[index(n)], known ? inverse_rms_row(n) : nullptr});
+    w.inverse_rms_out.push_back(known ? nullptr : inverse_rms_row(n));
   }
+  num_scaled_ = std::max(num_scaled_, part.num_prior);
   w.queries.clear();
   const int end = std::min(begin + context_.query_batch, part.end);
+  const std::size_t row_bytes = backward_ ? gradients_bytes() : values_bytes();
   for (int i = begin; i < end; ++i) {
     // A sole source is its own mixture: nothing to write.
-    void* o = part.num_prior == 1 ? nullptr : w.o.at(index(i - begin) * values_bytes());
+    void* o = part.num_prior == 1 ? nullptr : w.o.at(index(i - begin) * row_bytes);
     w.queries.push_back({folded(i), o, w.lse_o.at(index(i - begin) * statistics_bytes())});
   }
-  phase_one_forward(problem_, {w.sources, w.queries});
+  cpu::phase_one_forward(problem_, {w.sources, w.queries, backward_, w.inverse_rms_out}, execution());
   loaded_batch_ = begin;
 }
 
+// Null where the sublayer reads its sources directly.
 const void* ChunkRun::mixture(int sublayer) const {
+  if (reads_directly(sublayer)) {
+    return nullptr;
+  }
   const Part& part = plan_.parts[index(plan_.sublayers[index(sublayer)].part)];
   return part.num_prior == 1 ? workspace_.values[0]
-                             : workspace_.o.at(index(sublayer - batch_begin(sublayer)) * values_bytes());
+                             : workspace_.o.at(index(sublayer - batch_begin(sublayer)) *
+                                               (backward_ ? gradients_bytes() : values_bytes()));
 }
 
 const void* ChunkRun::mixture_lse(int sublayer) const {
-  return workspace_.lse_o.at(index(sublayer - batch_begin(sublayer)) * statistics_bytes());
+  return reads_directly(sublayer) ? nullptr
+                                  : workspace_.lse_o.at(index(sublayer - batch_begin(sublayer)) * statistics_bytes());
 }
 
-// What phase one has not joined: blocks closed inside the group, then the partial.
+// What phase one has not joined: blocks closed inside the group (or all, if read directly), then the partial.
 std::span<const DepthSource> ChunkRun::later_sources(int sublayer, const void* partial) {
   const SublayerPlan& own = plan_.sublayers[index(sublayer)];
   scale_sources(own.block);
   workspace_.sources.clear();
-  for (int n = plan_.parts[index(own.part)].num_prior; n < own.block; ++n) {
+  const int first = reads_directly(sublayer) ? 0 : plan_.parts[index(own.part)].num_prior;
+  for (int n = first; n < own.block; ++n) {
     workspace_.sources.push_back(source(n));
   }
   if (partial != nullptr) {

@@ -70,13 +70,15 @@ class ChunkRun {
   void scale_sources(int end);
   int batch_begin(int sublayer) const;
   void phase_one(int sublayer);
+  bool reads_directly(int sublayer) const;
   const void* mixture(int sublayer) const;
   const void* mixture_lse(int sublayer) const;
+  cpu::Execution execution() const;
   std::span<const DepthSource> later_sources(int sublayer, const void* partial);
 
   // chunk_forward.cpp
   void run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing);
-  ConstView aggregate(int sublayer, const void* partial);
+  ConstView aggregate(int sublayer, const void* partial, const void* output);
 
   // chunk_backward.cpp
   void head_backward(const void* grad_head);
@@ -99,6 +101,7 @@ class ChunkRun {
   Activations* kept_;
   int num_scaled_ = 0;     // blocks whose 1/rms is known
   int loaded_batch_ = -1;  // first sublayer of the phase-one batch in the workspace
+  bool backward_ = false;  // phase one then leaves unrounded mixtures
 };
 
 }  // namespace plumb::kernels_detail

@@ -6,19 +6,22 @@
 
 #include "buffer.hpp"
 #include "plumb/kernels/block_machine.hpp"
-#include "plumb/kernels/depth_attention.hpp"
-#include "plumb/kernels/depth_attention_backward.hpp"
+#include "plumb/kernels/cpu_operators.hpp"
 
 namespace plumb {
 
 /// Buffers are rows of [tokens, width] (values or gradients), of [tokens] or of [width] statistics, as noted.
 class DepthWorkspace {
  public:
+  explicit DepthWorkspace(int num_threads) : threads(num_threads) {}
+
+  cpu::CpuThreads threads;
+  kernels_detail::Buffer scratch;  // of the operators
   // Both directions.
   kernels_detail::Buffer folded;  // [width] per aggregate of the chunk
   kernels_detail::Buffer h;       // one row of values: what a sublayer reads
   kernels_detail::Buffer f;       // one row of values: what it writes
-  kernels_detail::Buffer o;       // a row of values per query of a batch: phase one
+  kernels_detail::Buffer o;       // a row per query of a batch: phase one, values forward, fp32 backward
   kernels_detail::Buffer lse_o;   // [tokens] per query of a batch
   // Forward that keeps nothing.
   kernels_detail::Buffer partial;      // one row of values
@@ -33,6 +36,7 @@ class DepthWorkspace {
   std::vector<BlockGradient> gradients;
   std::vector<DepthSource> sources;
   std::vector<PhaseOneQuery> queries;
+  std::vector<void*> inverse_rms_out;
   std::vector<DepthSourceGradient> source_gradients;
   std::vector<InterBlockReader> readers;
 };

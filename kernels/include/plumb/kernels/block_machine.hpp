@@ -71,9 +71,10 @@ struct MachineBackward {
 };
 
 /// Buffers needed only while a call runs. Machines that never run at the same time (the chunks of one rank) should
-/// share one.
+/// share one. Its threads run the operators of depth attention (not the sublayers) and change no bit. Throws
+/// std::invalid_argument unless 1 <= num_threads <= 1024.
 class DepthWorkspace;
-std::shared_ptr<DepthWorkspace> make_depth_workspace();
+std::shared_ptr<DepthWorkspace> make_depth_workspace(int num_threads = 1);
 
 struct MachineOptions {
   bool recompute = false;  ///< keep nothing after the forward; the backward first repeats it, with the same bits.
