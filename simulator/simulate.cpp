@@ -43,8 +43,7 @@ class Engine {
         graph_(program),
         channels_(program, options.order),
         arbiter_(program.layout.pp(), options.duplex),
-        pending_(graph_.num_waits()),
-        inputs_computed_(graph_.num_steps(), SimTime(0)),
+        states_(graph_.num_steps()),
         gates_(channels_.gates()),
         running_(program.ranks.size()) {
     for (const Transfer& transfer : program.routing.transfers) {
@@ -52,9 +51,11 @@ class Engine {
                        make_hop(transfer.to, transfer.from, transfer.lane, &Link::gradient_unit)});
     }
     timeline_.messages.resize(program.messages.size());
-    for (const RankProgram& rank : program.ranks) {
+    for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+      const RankProgram& rank = program.ranks[r];
       timeline_.ranks.push_back(
           {std::vector<ComputeTimes>(rank.compute.size()), std::vector<SimTime>(rank.comm.size())});
+      prepare(RankId(r), rank);
     }
   }
 
@@ -71,12 +72,47 @@ class Engine {
       }
       start_messages();
     }
-    if (num_finished_ != graph_.num_steps()) throw_stuck(program_, graph_, pending_, gates_, channels_);
+    if (num_finished_ != graph_.num_steps()) throw_stuck(program_, graph_, pending(), gates_, channels_);
     timeline_.step = now_;
     return std::move(timeline_);
   }
 
  private:
+  // All that is asked of a step again and again, side by side: twice its message, plus one at the receiver.
+  struct StepState {
+    static constexpr std::int32_t computes = -1;
+    static constexpr std::int32_t local = -2;  // adds or zeroes
+
+    SimTime inputs_computed{0};  // when the last computation behind what it waited for had ended
+    std::int32_t pending = 0;    // events still to come
+    std::int32_t subject = computes;
+  };
+
+  void prepare(RankId r, const RankProgram& rank) {
+    for (std::size_t i = 0; i < rank.compute.size(); ++i) {
+      const StepId step = graph_.compute(r, static_cast<std::int32_t>(i));
+      states_[step.index()].pending = graph_.num_waits()[step.index()];
+    }
+    for (std::size_t i = 0; i < rank.comm.size(); ++i) {
+      const StepId step = graph_.comm(r, static_cast<std::int32_t>(i));
+      const CommStep& comm = rank.comm[i];
+      StepState& state = states_[step.index()];
+      state.pending = graph_.num_waits()[step.index()];
+      state.subject = StepState::local;
+      if (comm.kind == CommKind::send) state.subject = 2 * comm.message.value;
+      if (comm.kind != CommKind::receive) continue;
+      state.subject = 2 * comm.message.value + 1;
+      timeline_.messages[comm.message.index()].units = static_cast<std::int32_t>(comm.segments.size());
+    }
+  }
+
+  std::vector<std::int32_t> pending() const {
+    std::vector<std::int32_t> all;
+    for (const StepState& state : states_)
+      all.push_back(state.pending);
+    return all;
+  }
+
   struct Finished {
     RankId rank;
     StepId step;
@@ -132,38 +168,32 @@ class Engine {
         timeline_.ranks[done.rank.index()].comm_done[static_cast<std::size_t>(local.step)] = now_;
       }
       for (const StepId waiter : graph_.dependents(done.step)) {
-        SimTime& computed = inputs_computed_[waiter.index()];
-        computed = std::max(computed, done.computed);
-        if (--pending_[waiter.index()] == 0) ready(done.rank, waiter);
+        StepState& state = states_[waiter.index()];
+        state.inputs_computed = std::max(state.inputs_computed, done.computed);
+        if (--state.pending == 0) ready(done.rank, waiter);
       }
     }
   }
 
   void ready(RankId rank, StepId step) {
-    const Wait local = graph_.local(rank, step);
-    const RankProgram& rank_program = program_.ranks[rank.index()];
-    if (local.on == Wait::On::compute) {
-      start(rank, step, local.step, rank_program.compute[static_cast<std::size_t>(local.step)].compute);
-      return;
-    }
-    const CommStep& comm = rank_program.comm[static_cast<std::size_t>(local.step)];
-    if (comm.kind == CommKind::send) {
-      timeline_.messages[comm.message.index()].send_ready = now_;
-      pass_gate(comm.message);
-    } else if (comm.kind == CommKind::receive) {
-      MessageTimes& times = timeline_.messages[comm.message.index()];
-      times.posted = now_;
-      times.units = static_cast<std::int32_t>(comm.segments.size());
-      pass_gate(comm.message);
+    const StepState& state = states_[step.index()];
+    if (state.subject == StepState::computes) {
+      const std::int32_t index = graph_.local(rank, step).step;
+      start(rank, step, index, program_.ranks[rank.index()].compute[static_cast<std::size_t>(index)].compute);
+    } else if (state.subject == StepState::local) {
+      finished_.push_back({rank, step, state.inputs_computed});
     } else {
-      finished_.push_back({rank, step, inputs_computed_[step.index()]});
+      const MessageId message(state.subject / 2);
+      MessageTimes& times = timeline_.messages[message.index()];
+      (state.subject % 2 == 0 ? times.send_ready : times.posted) = now_;
+      pass_gate(message);
     }
   }
 
   void start(RankId rank, StepId step, std::int32_t index, const Compute& compute) {
     const SimTime end = now_ + costs_.time_of(compute);
-    timeline_.ranks[rank.index()].compute[static_cast<std::size_t>(index)] = {now_, end,
-                                                                              now_ - inputs_computed_[step.index()]};
+    timeline_.ranks[rank.index()].compute[static_cast<std::size_t>(index)] = {
+        now_, end, now_ - states_[step.index()].inputs_computed};
     running_[rank.index()] = index;
     push(end, {Event::Kind::computed, rank.value});
   }
@@ -213,7 +243,7 @@ class Engine {
 
   SimTime computed(MessageId message) const {
     const MessageEnds& ends = graph_.ends(message);
-    return std::max(inputs_computed_[ends.send.index()], inputs_computed_[ends.receive.index()]);
+    return std::max(states_[ends.send.index()].inputs_computed, states_[ends.receive.index()].inputs_computed);
   }
 
   Hop make_hop(RankId from, RankId to, MessageLane lane, SimTime Link::*unit) {
@@ -242,8 +272,7 @@ class Engine {
   const StepGraph graph_;
   const ChannelOrders channels_;
   NicArbiter arbiter_;
-  std::vector<std::int32_t> pending_;     // [step] events still to come
-  std::vector<SimTime> inputs_computed_;  // [step] when the last computation behind what it waited for had ended
+  std::vector<StepState> states_;         // [step]
   std::vector<std::uint8_t> gates_;       // [message] send ready, receive posted, predecessors on the channel started
   std::vector<std::int32_t> running_;     // [rank] index of its current computation
   std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]

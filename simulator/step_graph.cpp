@@ -66,6 +66,14 @@ void StepGraph::find_ends(const Program& program) {
     const RankId rank(r);
     const std::vector<CommStep>& steps = program.ranks[r].comm;
     for (std::size_t i = 0; i < steps.size(); ++i) {
+      // The messages of a rank are far apart: each would be a cache miss.
+      constexpr std::size_t ahead = 12;
+      if (i + ahead < steps.size()) {
+        const std::size_t later = steps[i + ahead].message.index();
+        __builtin_prefetch(program.messages.data() + later);
+        __builtin_prefetch(ends_.data() + later);
+        __builtin_prefetch(segments.data() + later);
+      }
       const CommStep& step = steps[i];
       const bool sending = step.kind == CommKind::send;
       if (!sending && step.kind != CommKind::receive) continue;
