@@ -5,6 +5,8 @@
 #pragma once
 
 #include "options.hpp"
+#include "plumb/cache/program.hpp"
+#include "plumb/simulator/timeline.hpp"
 
 namespace plumb::cli {
 
@@ -15,6 +17,9 @@ int run_sim(const Options& options);
 
 // --compare of plan and sim: one table over several schedules.
 int run_compare_schedules(const Options& options);
+
+// --against of sim: a measured run beside `predicted`.
+int run_against(const Options& options, const Program& program, const Timeline& predicted);
 
 // Replaces this process by plumb-<subcommand> beside it (else on PATH) with the same arguments. Throws
 // EnvironmentError.

@@ -5,6 +5,7 @@
 // parse.cpp fills it and is the only file that knows CLI11; resolve.hpp turns it into layouts and schedules.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
@@ -62,7 +63,16 @@ struct Options {
 
   // sim.
   std::string trace;
+  std::string against;
   bool compare_cache = false;
+
+  // rehearse.
+  std::int64_t unit_bytes = 65536;
+  std::optional<std::string> ranks;  // [mpi under mpirun, else inproc]
+  int steps = 5;
+  std::string log;
+  std::string links = "emulated";
+  std::optional<std::string> impair;  // [none]
 
   // Handed to a sibling program as they are.
   std::vector<std::string> rest;

@@ -121,7 +121,29 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_costs(*sub, o, "[200]", "[50]");
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
   add_compare(*sub, o);
+  sub->add_option("--against", o.against, "compare with a run: the event log that plumb rehearse --log wrote");
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
+  add_json(*sub, o);
+  return sub;
+}
+
+// The sibling plumb-rehearse reads the same flags with this same function.
+CLI::App* add_rehearse(CLI::App& app, Options& o) {
+  CLI::App* sub = app.add_subcommand(
+      "rehearse", "run a step on the real runtime with emulated accelerators and links (plumb-rehearse)");
+  add_layout(*sub, o);
+  add_depth(*sub, o);
+  add_sizes(*sub, o);
+  add_order(*sub, o);
+  add_costs(*sub, o, "[200]", "[50]");
+  sub->add_option("--unit-bytes", o.unit_bytes, "real bytes of one value; its time is that of the flags above [65536]");
+  sub->add_option("--ranks", o.ranks, "mpi, or inproc: ranks are threads [mpi under mpirun, else inproc]");
+  sub->add_option("--steps", o.steps, "measured steps, alternating with as many of a standard residual [5]");
+  sub->add_option("--links", o.links, "emulated, or real: messages take what they take [emulated]");
+  sub->add_option("--impair", o.impair,
+                  "lanes: no priority for urgent messages; overlap: communication waits for computation [none]");
+  sub->add_option("--log", o.log, "write every action and message to FILE as JSON lines");
+  sub->add_option("--trace", o.trace, "write a Chrome trace of the median step for ui.perfetto.dev to FILE");
   add_json(*sub, o);
   return sub;
 }
@@ -164,6 +186,7 @@ Parsed parse(int argc, char** argv, Options& options) {
   add_plan(app, options);
   add_check(app, options);
   add_sim(app, options);
+  add_rehearse(app, options);
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
     require_decimals(*sub);
   }
@@ -195,6 +218,9 @@ Parsed parse(int argc, char** argv, Options& options) {
   const CLI::App* chosen = app.get_subcommands().front();
   options.subcommand = chosen->get_name();
   options.rest = chosen->remaining();
+  if (options.subcommand == "rehearse") {
+    options.rest.assign(argv + 2, argv + argc);
+  }
   return Parsed::run;
 }
 

@@ -95,6 +95,9 @@ int run_sim(const Options& options) {
   const Program program = lower(schedule, depth.map, resolve_policy(options, depth.map),
                                 {.post_ahead = options.post_ahead, .costs = costs.plan_costs()});
   const Timeline timeline = simulate(program, costs);
+  if (!options.against.empty()) {
+    return run_against(options, program, timeline);
+  }
   const SimReport report = make_report(program, costs, timeline);
   if (!options.trace.empty()) {
     write_file(options.trace, [&](std::ostream& out) { write_trace(out, program, costs, timeline); });

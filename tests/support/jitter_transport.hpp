@@ -7,7 +7,6 @@
 #pragma once
 
 #include <algorithm>
-#include <array>
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -37,11 +36,13 @@ class JitterTransport final : public Transport {
   JitterTransport(Transport& inner, const JitterOptions& options)
       : inner_(inner),
         options_(options),
-        random_(options.seed * 1009 + static_cast<std::uint64_t>(inner.rank().value)) {}
+        random_(options.seed * 1009 + static_cast<std::uint64_t>(inner.rank().value)) {
+    counters_.by_peer.resize(static_cast<std::size_t>(inner.size()));
+  }
 
   PeerId rank() const noexcept override { return inner_.rank(); }
   std::int32_t size() const noexcept override { return inner_.size(); }
-  const Counters& counters() const noexcept override { return inner_.counters(); }
+  const Counters& counters() const noexcept override { return counters_; }
   void notify() noexcept override { inner_.notify(); }
   void fail(std::string_view reason) noexcept override { inner_.fail(reason); }
 
@@ -52,24 +53,30 @@ class JitterTransport final : public Transport {
   Ticket post_send(PeerId to, Lane lane, std::span<const ConstSegment> segments) override {
     linger();
     const std::uint64_t index = num_sends_++;
-    if (index == options_.drop_send) return finished_at_once();
-    if (index != options_.shorten_send) return opened(inner_.post_send(to, lane, segments));
+    if (index == options_.drop_send) return finished_at_once(to, lane);
+    if (index != options_.shorten_send) return opened(inner_.post_send(to, lane, segments), to, lane, true);
     std::vector<ConstSegment> shorter(segments.begin(), segments.end());
     if (--shorter.back().size_bytes == 0) shorter.pop_back();
     if (shorter.empty()) throw std::invalid_argument("a message of one byte cannot be cut");
-    return opened(inner_.post_send(to, lane, shorter));
+    return opened(inner_.post_send(to, lane, shorter), to, lane, true);
   }
 
   Ticket post_receive(PeerId from, Lane lane, std::span<const Segment> segments) override {
     linger();
-    return opened(inner_.post_receive(from, lane, segments));
+    return opened(inner_.post_receive(from, lane, segments), from, lane, false);
   }
 
   std::size_t progress(std::span<Ticket> completed) override {
-    std::array<Ticket, 16> finished;
-    const std::size_t num_finished = inner_.progress(finished);
-    for (std::size_t i = 0; i < num_finished; ++i)
-      hold(outer_of_inner_[finished[i].value]);
+    // One at a time, so that the change of the inner counters belongs to one message.
+    for (Ticket finished;;) {
+      const ChannelCounters before = inner_.counters().total;
+      if (inner_.progress({&finished, 1}) == 0) break;
+      const ChannelCounters& after = inner_.counters().total;
+      const Ticket ticket = outer_of_inner_[finished.value];
+      posts_[ticket.value].moved_bytes = posts_[ticket.value].is_send ? after.bytes_sent - before.bytes_sent
+                                                                      : after.bytes_received - before.bytes_received;
+      hold(ticket);
+    }
     std::size_t num_completed = 0;
     const auto now = Clock::now();
     for (auto held = held_.begin(); held != held_.end() && num_completed < completed.size();) {
@@ -77,6 +84,7 @@ class JitterTransport final : public Transport {
         ++held;
         continue;
       }
+      count(posts_[held->ticket.value]);
       free_.push_back(held->ticket.value);
       completed[num_completed++] = held->ticket;
       held = held_.erase(held);
@@ -92,6 +100,13 @@ class JitterTransport final : public Transport {
 
  private:
   using Clock = std::chrono::steady_clock;
+
+  struct Post {
+    PeerId peer;
+    Lane lane = Lane::urgent;
+    bool is_send = false;
+    std::uint64_t moved_bytes = 0;
+  };
 
   struct Held {
     Ticket ticket;
@@ -111,32 +126,45 @@ class JitterTransport final : public Transport {
 
   void hold(Ticket ticket) { held_.push_back({ticket, Clock::now() + draw()}); }
 
-  Ticket take() {
-    if (free_.empty()) free_.push_back(num_tickets_++);
+  Ticket take(PeerId peer, Lane lane, bool is_send) {
+    if (free_.empty()) {
+      free_.push_back(static_cast<std::uint32_t>(posts_.size()));
+      posts_.emplace_back();
+    }
     const Ticket ticket{free_.back()};
     free_.pop_back();
+    posts_[ticket.value] = {peer, lane, is_send, 0};
     return ticket;
   }
 
-  Ticket opened(Ticket inner) {
+  Ticket opened(Ticket inner, PeerId peer, Lane lane, bool is_send) {
     if (inner.value >= outer_of_inner_.size()) outer_of_inner_.resize(inner.value + 1);
-    return outer_of_inner_[inner.value] = take();
+    return outer_of_inner_[inner.value] = take(peer, lane, is_send);
   }
 
-  Ticket finished_at_once() {
-    const Ticket ticket = take();
+  Ticket finished_at_once(PeerId to, Lane lane) {
+    const Ticket ticket = take(to, lane, true);
     hold(ticket);
     return ticket;
+  }
+
+  void count(const Post& post) {
+    auto& lane = counters_.by_peer[static_cast<std::size_t>(post.peer.value)][static_cast<std::size_t>(post.lane)];
+    for (ChannelCounters* counters : {&counters_.total, &lane}) {
+      (post.is_send ? counters->bytes_sent : counters->bytes_received) += post.moved_bytes;
+      ++(post.is_send ? counters->messages_sent : counters->messages_received);
+    }
   }
 
   Transport& inner_;
   JitterOptions options_;
   std::mt19937_64 random_;
   std::uint64_t num_sends_ = 0;
-  std::uint32_t num_tickets_ = 0;
+  std::vector<Post> posts_;  ///< [ticket]
   std::vector<std::uint32_t> free_;
   std::vector<Ticket> outer_of_inner_;
   std::deque<Held> held_;  ///< finished inside, not yet outside
+  Counters counters_;
 };
 
 }  // namespace plumb::testing

@@ -1,0 +1,196 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <cmath>
+#include <istream>
+#include <map>
+#include <numeric>
+#include <optional>
+
+#include <fmt/format.h>
+#include <nlohmann/json.hpp>
+
+#include "plumb/cache/encode.hpp"
+#include "plumb/schedule/error.hpp"
+#include "plumb/simulator/against.hpp"
+#include "plumb/simulator/exposure.hpp"
+
+namespace plumb {
+namespace {
+
+using Json = nlohmann::json;
+
+class LogReader {
+ public:
+  LogReader(std::istream& in, std::string_view name, const Program& program)
+      : in_(in), name_(name), program_(program) {}
+
+  MeasuredLog read() {
+    read_header();
+    while (const std::optional<Json> line = next_line()) {
+      if (!line->contains("step") || !line->contains("rank")) continue;  // a line of another kind: see the format
+      if (line->contains("compute")) {
+        read_compute(*line);
+      } else if (line->contains("comm")) {
+        read_message(*line);
+      } else {
+        read_rank(*line);
+      }
+    }
+    return finish();
+  }
+
+ private:
+  struct Step {
+    Timeline timeline;
+    std::size_t num_computes = 0;
+    std::size_t num_ends = 0;
+    std::size_t num_ranks = 0;
+  };
+
+  [[noreturn]] void refuse(const std::string& why) const {
+    throw InputError(fmt::format("{}: line {}: {}", name_, line_number_, why));
+  }
+
+  std::optional<Json> next_line() {
+    std::string text;
+    if (!std::getline(in_, text)) return std::nullopt;
+    ++line_number_;
+    try {
+      return Json::parse(text);
+    } catch (const Json::exception&) {
+      refuse("this is no JSON object");
+    }
+  }
+
+  void read_header() {
+    const std::optional<Json> header = next_line();
+    if (!header || !header->is_object() || header->value("plumb_log", 0) != 1) {
+      refuse("not an event log: its first line has no \"plumb_log\":1");
+    }
+    log_.made_by = header->value("made_by", "");
+    const std::string logged = header->value("program", "");
+    const std::string mine = to_string(digest(program_));
+    if (logged == mine) return;
+    throw InputError(fmt::format(
+        "{}: a log of another program: {} with {} on {} ranks x {} virtual stages, {} microbatches (digest {}), "
+        "not {} with {} on {} x {}, {} (digest {}); layout, policy and costs must be those of the run",
+        name_, header->value("schedule", "?"), header->value("cache", "?"), header->value("pp", 0),
+        header->value("vp", 0), header->value("microbatches", 0), logged, program_.schedule_name,
+        to_string(program_.routing.policy), program_.layout.pp(), program_.layout.vp(), program_.layout.microbatches(),
+        mine));
+  }
+
+  std::int64_t integer(const Json& line, const char* field, std::int64_t end) const {
+    const auto found = line.find(field);
+    if (found == line.end() || !found->is_number_integer() || *found < 0 || *found >= end) {
+      refuse(fmt::format("\"{}\" is not an integer from 0 to {}", field, end - 1));
+    }
+    return found->get<std::int64_t>();
+  }
+
+  SimTime time(const Json& line, const char* field) const {
+    const auto found = line.find(field);
+    if (found == line.end() || !found->is_number()) refuse(fmt::format("\"{}\" is not a time", field));
+    const double us = found->get<double>();
+    if (!(std::abs(us) <= 1e12)) refuse(fmt::format("\"{}\" is out of range", field));
+    return SimTime(std::llround(us * 1e6));
+  }
+
+  Step& step_of(const Json& line) {
+    const std::int64_t number = integer(line, "step", std::int64_t{1} << 62);
+    auto [found, is_new] = steps_.try_emplace(number);
+    if (is_new) {
+      found->second.timeline.messages.resize(program_.messages.size());
+      for (const RankProgram& rank : program_.ranks) {
+        found->second.timeline.ranks.push_back(
+            {std::vector<ComputeTimes>(rank.compute.size()), std::vector<SimTime>(rank.comm.size())});
+      }
+    }
+    return found->second;
+  }
+
+  std::size_t rank_of(const Json& line) const {
+    return static_cast<std::size_t>(integer(line, "rank", static_cast<std::int64_t>(program_.ranks.size())));
+  }
+
+  void read_rank(const Json& line) {
+    Step& step = step_of(line);
+    static_cast<void>(rank_of(line));
+    step.timeline.step = std::max(step.timeline.step, time(line, "end_us"));
+    ++step.num_ranks;
+  }
+
+  void read_compute(const Json& line) {
+    Step& step = step_of(line);
+    std::vector<ComputeTimes>& all = step.timeline.ranks[rank_of(line)].compute;
+    ComputeTimes& times =
+        all[static_cast<std::size_t>(integer(line, "compute", static_cast<std::int64_t>(all.size())))];
+    times.start = time(line, "start_us");
+    times.end = time(line, "end_us");
+    ++step.num_computes;
+  }
+
+  void read_message(const Json& line) {
+    Step& step = step_of(line);
+    const std::size_t rank = rank_of(line);
+    const std::vector<CommStep>& all = program_.ranks[rank].comm;
+    const auto index = static_cast<std::size_t>(integer(line, "comm", static_cast<std::int64_t>(all.size())));
+    if (all[index].kind != CommKind::send && all[index].kind != CommKind::receive) {
+      refuse(fmt::format("communication step {} of rank {} is no message", index, rank));
+    }
+    const bool sends = all[index].kind == CommKind::send;
+    MessageTimes& message = step.timeline.messages[all[index].message.index()];
+    (sends ? message.send_ready : message.posted) = time(line, "posted_us");
+    const SimTime finished = time(line, "finished_us");
+    (sends ? message.sent : message.arrived) = finished;
+    step.timeline.ranks[rank].comm_done[index] = finished;
+    if (line.contains("started_us") && !line["started_us"].is_null()) message.start = time(line, "started_us");
+    ++step.num_ends;
+  }
+
+  MeasuredLog finish() {
+    std::size_t num_computes = 0;
+    for (const RankProgram& rank : program_.ranks)
+      num_computes += rank.compute.size();
+    for (auto& [number, step] : steps_) {
+      if (step.num_computes != num_computes || step.num_ends != 2 * program_.messages.size() ||
+          step.num_ranks != program_.ranks.size()) {
+        throw InputError(
+            fmt::format("{}: step {} is not complete: {} of {} actions, {} of {} ends of messages, {} of {} "
+                        "ranks",
+                        name_, number, step.num_computes, num_computes, step.num_ends, 2 * program_.messages.size(),
+                        step.num_ranks, program_.ranks.size()));
+      }
+      for (MessageTimes& message : step.timeline.messages)
+        message.start = std::max({message.start, message.send_ready, message.posted});
+      complete_measured(program_, step.timeline);
+      log_.numbers.push_back(number);
+      log_.steps.push_back(std::move(step.timeline));
+    }
+    if (log_.steps.empty()) throw InputError(fmt::format("{}: the log has no steps", name_));
+    return std::move(log_);
+  }
+
+  std::istream& in_;
+  std::string_view name_;
+  const Program& program_;
+  std::size_t line_number_ = 0;
+  std::map<std::int64_t, Step> steps_;
+  MeasuredLog log_;
+};
+
+}  // namespace
+
+MeasuredLog read_event_log(std::istream& in, std::string_view name, const Program& program) {
+  return LogReader(in, name, program).read();
+}
+
+std::size_t median_step(const MeasuredLog& log) {
+  std::vector<std::size_t> order(log.steps.size());
+  std::iota(order.begin(), order.end(), std::size_t{0});
+  std::sort(order.begin(), order.end(),
+            [&](std::size_t a, std::size_t b) { return log.steps[a].step < log.steps[b].step; });
+  return order[order.size() / 2];
+}
+
+}  // namespace plumb
