@@ -29,7 +29,7 @@ Program lower(const Schedule& schedule, const DepthMap& depth, Policy policy, co
   program.ranks.reserve(schedule.ranks.size());
   for (RankId rank; rank.value < program.layout.pp(); rank = rank.next()) {
     program.ranks.push_back(lower_rank(program, schedule.ranks[rank.index()], plan, rank, options.costs));
-    std::vector<std::int32_t>().swap(plan.order[rank.index()]);
+    std::vector<PlanRecord::Start>().swap(plan.order[rank.index()]);
     std::vector<PlannedTimes>().swap(plan.computes[rank.index()]);
   }
   program.messages = std::move(plan.messages);

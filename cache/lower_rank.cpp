@@ -8,7 +8,6 @@
 
 #include "lower_shape.hpp"
 #include "plumb/schedule/invariant.hpp"
-#include "prefetch.hpp"
 #include "slot_pool.hpp"
 
 namespace plumb {
@@ -69,7 +68,7 @@ class RankLowering {
       : layout_(program.layout),
         post_ahead_(program.post_ahead),
         row_(row),
-        plan_(plan),
+        order_(plan.order[rank.index()]),
         rank_(rank),
         costs_(costs),
         shape_(program, rank),
@@ -81,16 +80,9 @@ class RankLowering {
     find_receives();
     auto action = row_.begin();
     bool in_second = false;
-    const std::vector<std::int32_t>& order = plan_.order[rank_.index()];
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const std::int32_t number = order[i];
-      if (i + prefetch_distance < order.size() && order[i + prefetch_distance] != PlanRecord::compute) {
-        const auto later = static_cast<std::size_t>(order[i + prefetch_distance]);
-        prefetch(plan_.messages, later);
-        prefetch(plan_.message_starts_at, later);
-      }
-      if (number != PlanRecord::compute) {
-        place_message(MessageId(number));
+    for (const PlanRecord::Start& start : order_) {
+      if (start.message != PlanRecord::Start::compute) {
+        place_message(start);
         continue;
       }
       place_compute(in_second ? *action->second : action->first, !in_second && action->second.has_value());
@@ -121,25 +113,17 @@ class RankLowering {
   // A receive takes its slots `post_ahead` computations before its message starts. Receives keep their order.
   void find_receives() {
     std::int32_t computes = 0;
-    const std::vector<std::int32_t>& order = plan_.order[rank_.index()];
-    for (std::size_t i = 0; i < order.size(); ++i) {
-      const std::int32_t number = order[i];
-      if (i + prefetch_distance < order.size() && order[i + prefetch_distance] != PlanRecord::compute) {
-        prefetch(plan_.messages, static_cast<std::size_t>(order[i + prefetch_distance]));
-      }
-      if (number == PlanRecord::compute) {
+    for (const PlanRecord::Start& start : order_) {
+      if (start.message == PlanRecord::Start::compute) {
         ++computes;
-      } else if (!end_of(MessageId(number)).sends) {
-        receives_.push_back({MessageId(number), computes});
+      } else if (!end_of(start.hop).sends) {
+        receives_.push_back({start.hop, start.microbatch, computes});
       }
     }
   }
 
-  const Message& message(MessageId id) const { return plan_.messages[id.index()]; }
-  const RankShape::End& end_of(MessageId id) const {
-    const Message& here = message(id);
-    const std::size_t direction = here.direction == Direction::forward ? 0 : 1;
-    return shape_.ends[static_cast<std::size_t>(shape_.end_of[2 * here.transfer.index() + direction])];
+  const RankShape::End& end_of(std::int32_t hop) const {
+    return shape_.ends[static_cast<std::size_t>(shape_.end_of[static_cast<std::size_t>(hop)])];
   }
 
   template <class T>
@@ -160,14 +144,20 @@ class RankLowering {
   void post_receives_before(std::int32_t compute) {
     while (post_ahead_ > 0 && next_receive_ < receives_.size() &&
            receives_[next_receive_].computes_before - post_ahead_ <= compute) {
-      post(receives_[next_receive_++].message, computes_[static_cast<std::size_t>(compute)].start);
+      post(receives_[next_receive_++], computes_[static_cast<std::size_t>(compute)].start);
     }
   }
 
-  void post(MessageId id, std::int64_t at) {
-    std::int32_t* const row = cells_.row(message(id).microbatch);
+  struct Receive {
+    std::int32_t hop = 0;
+    Microbatch microbatch;
+    std::int32_t computes_before = 0;  // computations that stand before it in the order
+  };
+
+  void post(const Receive& receive, std::int64_t at) {
+    std::int32_t* const row = cells_.row(receive.microbatch);
     users_.clear();
-    for (const std::int32_t tenant : slice(shape_.tenants_of, end_of(id).segments))
+    for (const std::int32_t tenant : slice(shape_.tenants_of, end_of(receive.hop).segments))
       allocate(row, tenant, at, users_);
     posted_.push(users_);
   }
@@ -315,12 +305,12 @@ class RankLowering {
     return first_touch;
   }
 
-  void place_message(MessageId id) {
-    const RankShape::End& end = end_of(id);
-    const Message& here = message(id);
-    const std::int64_t start = plan_.message_starts_at[id.index()];
-    const bool forward = here.direction == Direction::forward;
-    std::int32_t* const row = cells_.row(here.microbatch);
+  void place_message(const PlanRecord::Start& planned) {
+    const RankShape::End& end = end_of(planned.hop);
+    const MessageId id(planned.message);
+    const std::int64_t start = planned.at;
+    const bool forward = planned.hop % 2 == 0;
+    std::int32_t* const row = cells_.row(planned.microbatch);
     for (const std::int32_t sum : slice(shape_.sum_lists, end.zeros))
       place_zero(shape_.sums[static_cast<std::size_t>(sum)], id, row, start);
     const std::int64_t sent = start + (forward ? costs_.value_unit : costs_.gradient_unit) * end.units;
@@ -330,7 +320,7 @@ class RankLowering {
     step.lane = end.lane;
     step.peer = end.peer;
     if (!end.sends) {
-      if (posted_.empty()) post(receives_[next_receive_++].message, start);
+      if (posted_.empty()) post(receives_[next_receive_++], start);
       posted_.pop(step_waits_);
     }
     const auto segments = slice(shape_.tenants_of, end.segments);
@@ -398,15 +388,10 @@ class RankLowering {
     last_add = last_comm();
   }
 
-  struct Receive {
-    MessageId message;
-    std::int32_t computes_before = 0;  // computations that stand before it in the order
-  };
-
   const Layout& layout_;
   int post_ahead_;
   const std::vector<Action>& row_;
-  const PlanRecord& plan_;
+  const std::vector<PlanRecord::Start>& order_;
   RankId rank_;
   const PlanCosts& costs_;
   RankShape shape_;
@@ -444,7 +429,6 @@ PlanRecord::PlanRecord(const Schedule& schedule, const Routing& routing)
     order[rank].reserve(num_computes + num_ends[rank] * microbatches * directions);
   }
   messages.reserve(routing.transfers.size() * microbatches * directions);
-  message_starts_at.reserve(messages.capacity());
 }
 
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,

@@ -18,29 +18,36 @@ struct PlannedTimes {
   std::int64_t end = 0;  // computed, sent, arrived, added
 };
 
-// What the planner told, in the common order.
+// What the planner told, in the common order, for each rank in one piece: looking messages up would be a cache miss for
+// each end.
 struct PlanRecord {
-  static constexpr std::int32_t compute = -1;
+  struct Start {
+    static constexpr std::int32_t compute = -1;
+
+    std::int64_t at = 0;
+    std::int32_t message = compute;  // its number; `compute` for the next of the rank's row
+    std::int32_t hop = 0;            // twice its transfer, plus one backward
+    Microbatch microbatch;
+  };
 
   PlanRecord(const Schedule& schedule, const Routing& routing);
 
   // The planner's sink.
   void compute_starts(RankId rank, std::int32_t, std::int64_t start, std::int64_t end) {
-    order[rank.index()].push_back(compute);
+    order[rank.index()].push_back({start, Start::compute, 0, {}});
     computes[rank.index()].push_back({start, end});
   }
   void message_starts(const Message& message, std::int64_t start, std::int64_t, std::int64_t) {
     const Ends& ends = ends_[message.transfer.index()];
-    const auto number = static_cast<std::int32_t>(messages.size());
-    order[ends.from.index()].push_back(number);
-    order[ends.to.index()].push_back(number);
+    const std::int32_t hop = 2 * message.transfer.value + (message.direction == Direction::backward ? 1 : 0);
+    const Start entry{start, static_cast<std::int32_t>(messages.size()), hop, message.microbatch};
+    order[ends.from.index()].push_back(entry);
+    order[ends.to.index()].push_back(entry);
     messages.push_back(message);
-    message_starts_at.push_back(start);
   }
 
   std::vector<Message> messages;
-  std::vector<std::int64_t> message_starts_at;
-  std::vector<std::vector<std::int32_t>> order;     // [rank]: numbers of messages, or `compute` for the next of its row
+  std::vector<std::vector<Start>> order;            // [rank]
   std::vector<std::vector<PlannedTimes>> computes;  // [rank]
 
  private:
@@ -53,7 +60,7 @@ struct PlanRecord {
 
 // Walks one rank's part of the plan once. Adds stand where they become possible: after the arrival of the child's sum
 // and after this rank's own contributions, children in the fixed order of Holding::children. `program` has everything
-// but ranks and messages; it is given those of the record.
+// but ranks and messages.
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
                        const PlanCosts& costs);
 
