@@ -71,3 +71,29 @@ TEST_CASE("on one stream per rank messages run in program order, one at a time a
     }
   }
 }
+
+TEST_CASE("a message that occupies nothing is done when the one before it in its queue starts", "[simulator]") {
+  Dice dice(52);
+  for (int round = 0; round < 60; ++round) {
+    const int pp = dice.roll(2, 5);
+    const Layout layout(pp, dice.roll(1, 3), pp * dice.roll(1, 2));
+    const DepthMap depth = random_depth(dice, layout.num_chunks(), 30);
+    const Link link{SimTime(0), us(dice.roll(1, 400)), SimTime(0)};  // gradients take no time
+    const CostModel costs(action_times(us(1000), us(1000), us(1000)), link, storage_bytes);
+    const Program program =
+        planned_for(interleaved(layout, default_group(layout)), depth, Policy::cached, costs, Duplex::full);
+    for (const ChannelOrder order : {ChannelOrder::fifo_merged, ChannelOrder::single_stream}) {
+      const Timeline timeline = simulate(program, costs, {.order = order});
+      for (std::size_t r = 0; r < program.ranks.size(); ++r) {
+        for (std::size_t i = 0; i < program.ranks[r].comm.size(); ++i) {
+          const CommStep& step = program.ranks[r].comm[i];
+          if (step.kind != CommKind::send && step.kind != CommKind::receive) continue;
+          const MessageTimes& times = timeline.messages[step.message.index()];
+          REQUIRE(timeline.ranks[r].comm_done[i] == times.sent);
+          const bool gradient = program.messages[step.message.index()].direction == Direction::backward;
+          if (gradient) REQUIRE(times.sent == times.start);
+        }
+      }
+    }
+  }
+}
