@@ -334,7 +334,8 @@ template <class L, class V, class O, int G, int C>
   }
 }
 
-/// The same for exactly N sources, whose columns stay in registers while all queries pass: each is widened once.
+/// The same for exactly N sources, whose columns stay in registers while all queries pass: each is widened once, and
+/// stores spread out evenly.
 template <class L, class V, class O, int N>
 [[gnu::always_inline]] inline void mix_resident(const V* const* rows, const float* p, std::int64_t ld, O* const* out,
                                                 int num_out, std::int64_t j, bool stream) {
@@ -364,7 +365,7 @@ template <class L, class V, class O, int N = 2>
 [[gnu::always_inline]] inline bool mix_resident_of(const V* const* rows, std::int64_t n, const float* p,
                                                    std::int64_t ld, O* const* out, int num_out, std::int64_t j,
                                                    bool stream) {
-  if constexpr (N <= L::kMixResident && !__is_same(V, float)) {
+  if constexpr (N <= L::kMixResident) {
     if (n == N) {
       mix_resident<L, V, O, N>(rows, p, ld, out, num_out, j, stream);
       return true;
