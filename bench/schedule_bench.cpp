@@ -16,6 +16,7 @@
 #include "plumb/cache/deadlock.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/check.hpp"
+#include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "plumb/simulator/cost_model.hpp"
 #include "plumb/simulator/simulate.hpp"
@@ -191,7 +192,7 @@ ScheduleCost measure_schedule(const ScheduleCase& wanted) {
   return answer.cost;
 }
 
-int run_schedule_bench(const std::vector<std::string>& arguments) {
+int run_schedule_bench(const std::vector<std::string>& arguments) try {
   std::vector<ScheduleCase> cases = default_cases();
   std::string schedule;
   std::string policy;
@@ -217,8 +218,8 @@ int run_schedule_bench(const std::vector<std::string>& arguments) {
       const std::string& text = arguments[++i];
       const bool digits = !text.empty() && text.size() < 8 &&
                           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-      if (!digits) return refuse(fmt::format("--microbatches takes a number, not '{}'", text));
-      microbatches = std::stoi(text);
+      microbatches = digits ? std::stoi(text) : 0;
+      if (microbatches == 0) return refuse(fmt::format("--microbatches takes a number from 1, not '{}'", text));
     } else {
       return refuse(fmt::format("unknown argument '{}'", argument));
     }
@@ -246,6 +247,8 @@ int run_schedule_bench(const std::vector<std::string>& arguments) {
   }
   if (json) fmt::print("{{\"results\":[{}]}}\n", fmt::join(rows, ","));
   return 0;
+} catch (const InputError& error) {
+  return refuse(error.what());
 }
 
 }  // namespace plumb::bench
