@@ -1,0 +1,329 @@
+// SPDX-License-Identifier: Apache-2.0
+// The bodies of the GPU's backward kernels, on simulated blocks, against the reference in double.
+#include <cmath>
+
+#include "kernels/cuda/gpu_case.hpp"
+#include "kernels/support/sampling.hpp"
+#include "support/catch.hpp"
+
+using namespace plumb;
+using namespace plumb::testing;
+using cuda_detail::Operators;
+
+namespace {
+
+template <class A>
+struct Gradients {
+  std::vector<Rows<A>> sources;
+  std::vector<Rows<A>> partials;
+  std::vector<Rows<A>> queries;
+};
+
+template <class V>
+Gradients<float> on_gpu(const CpuCase<V>& in, simt::Order order = simt::Order::ascending) {
+  const DepthProblem& problem = in.problem;
+  const std::int64_t size = problem.tokens * problem.width;
+  const std::size_t n = in.sources.size();
+  const std::size_t readers = in.queries.size();
+  simt::Machine gpu(order);
+  GpuWorkspace workspace;
+  Gradients<float> out;
+  const auto list = in.list();
+  const DepthSource later{in.partial.data(), nullptr};
+  std::vector<Rows<float>> delta(readers, poison<float>(problem.tokens));
+  std::vector<Rows<float>> lse = delta;
+  std::vector<Rows<float>> sums(readers, zeros<float>(num_token_runs(problem.tokens) * problem.width));
+  std::vector<InterBlockReader> all;
+  Rows<V> h = not_a_number<V>(size);
+  for (std::size_t l = 0; l < readers; ++l) {
+    Rows<float> o = poison<float>(size);
+    Rows<float> lse_o = poison<float>(problem.tokens);
+    const void* query = in.queries[l].data();
+    const PhaseOneQuery one{query, o.data(), lse_o.data()};
+    Operators<V>::phase_one(gpu, problem, {list, {&one, 1}, true}, workspace(problem, n, 1));
+    MergeForward merge{o.data(), lse_o.data(), {&later, 1}, query, h.data(), lse[l].data()};
+    merge.fp32_mixture = true;
+    Operators<V>::merge(gpu, problem, merge);
+    out.partials.push_back(zeros<float>(size));
+    Operators<V>::merge_backward(gpu, problem,
+                                 {o.data(),
+                                  lse_o.data(),
+                                  {&later, 1},
+                                  query,
+                                  in.grads[l].data(),
+                                  lse[l].data(),
+                                  delta[l].data(),
+                                  out.partials[l].data(),
+                                  sums[l].data()},
+                                 workspace(problem, 1, 1));
+    all.push_back({query, in.grads[l].data(), lse[l].data(), delta[l].data(), sums[l].data(), false});
+  }
+  out.sources.assign(n, poison<float>(size));
+  std::vector<DepthSourceGradient> gradients;
+  for (std::size_t i = 0; i < n; ++i) {
+    gradients.push_back({list[i], out.sources[i].data(), true});
+  }
+  Operators<V>::inter_block_backward(gpu, problem, {gradients, all}, workspace(problem, n, readers));
+  for (std::size_t l = 0; l < readers; ++l) {
+    // Reduced by the GPU; the reference's own reduction must agree bit for bit.
+    Rows<float> again = sums[l];
+    const Rows<float> ones(static_cast<std::size_t>(problem.width), 1.0f);
+    Rows<float> dq = zeros<float>(problem.width);
+    Rows<float> dgain = dq;
+    Operators<V>::reduce_query_gradient(gpu, problem,
+                                        {sums[l].data(), in.queries[l].data(), ones.data(), dq.data(), dgain.data()});
+    CHECK(same_rows(dq, query_gradient(problem, again, in.queries[l])));
+    out.queries.push_back(dq);
+  }
+  return out;
+}
+
+/// Each sublayer's aggregate on its own, in double. `terms`: sum over tokens and sources of p (|u| + |delta|) |k|.
+struct Exact {
+  Gradients<double> gradients;
+  std::vector<Rows<double>> terms;
+
+  explicit Exact(const WideCase& in) {
+    const DepthProblem& problem = in.problem;
+    const std::int64_t size = problem.tokens * problem.width;
+    const std::size_t n = in.sources.size() - 1;
+    const auto list = in.list(n + 1);
+    gradients.sources.assign(n, zeros<double>(size));
+    for (std::size_t l = 0; l < in.queries.size(); ++l) {
+      gradients.partials.push_back(zeros<double>(size));
+      Rows<double> sums = zeros<double>(num_token_runs(problem.tokens) * problem.width);
+      std::vector<DepthSourceGradient> all;
+      for (std::size_t i = 0; i < n; ++i) {
+        all.push_back({list[i], gradients.sources[i].data(), false});
+      }
+      all.push_back({list[n], gradients.partials[l].data(), false});
+      aggregate_backward(problem, {all, in.queries[l].data(), in.grads[l].data(), sums.data()});
+      gradients.queries.push_back(query_gradient(problem, sums, in.queries[l]));
+      terms.push_back(terms_of(in, list, l));
+    }
+  }
+
+  static Rows<double> terms_of(const WideCase& in, const std::vector<DepthSource>& list, std::size_t l) {
+    const auto width = static_cast<std::size_t>(in.problem.width);
+    Rows<double> lse = zeros<double>(in.problem.tokens);
+    aggregate_forward(in.problem, {list, in.queries[l].data(), nullptr, lse.data()});
+    std::vector<Rows<double>> logits(list.size(), lse);
+    for (std::size_t i = 0; i < list.size(); ++i) {
+      aggregate_forward(in.problem, {{&list[i], 1}, in.queries[l].data(), nullptr, logits[i].data()});
+    }
+    Rows<double> sum(width, 0.0);
+    for (std::size_t t = 0; t < lse.size(); ++t) {
+      std::vector<double> u(list.size(), 0.0);
+      double delta = 0;
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        for (std::size_t j = 0; j < width; ++j) {
+          u[i] += in.grads[l][t * width + j] * in.sources[i][t * width + j];
+        }
+        delta += std::exp(logits[i][t] - lse[t]) * u[i];
+      }
+      for (std::size_t i = 0; i < list.size(); ++i) {
+        const double weight = std::exp(logits[i][t] - lse[t]) * (std::abs(u[i]) + std::abs(delta)) * in.scales[i][t];
+        for (std::size_t j = 0; j < width; ++j) {
+          sum[j] += weight * std::abs(in.sources[i][t * width + j]);
+        }
+      }
+    }
+    return sum;
+  }
+};
+
+template <class V>
+void check_backward(std::int64_t tokens, std::int64_t width, int n, int readers, double query_norm, bool many) {
+  INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", readers "
+                             << readers << ", |q| " << query_norm);
+  const CpuCase<V> in(tokens, width, n, readers, query_norm);
+  const WideCase wide(in);
+  const Exact expected(wide);
+  const Gradients<float> got = on_gpu(in);
+  for (std::size_t i = 0; i < got.sources.size(); ++i) {
+    CHECK(relative_l2(got.sources[i], expected.gradients.sources[i]) <= 1e-5);
+  }
+  for (std::size_t l = 0; l < got.queries.size(); ++l) {
+    CHECK(relative_l2(got.partials[l], expected.gradients.partials[l]) <= 1e-5);
+    if (many) {
+      CHECK(relative_l2(got.queries[l], expected.gradients.queries[l]) <= 2e-5);
+    }
+    double worst = 0;
+    for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j) {
+      const double error = std::abs(static_cast<double>(got.queries[l][j]) - expected.gradients.queries[l][j]);
+      const double share = error / expected.terms[l][j];
+      worst = share <= worst ? worst : share;
+    }
+    CHECK(worst <= 5e-6);
+  }
+}
+
+template <class V>
+void check_all() {
+  const Sampling sampling(1);
+  int number = 0;
+  for (const std::int64_t width : {7, 100, 104, 1000}) {
+    for (const int n : {1, 2, 3, 9, 17}) {
+      const int readers = std::vector<int>{1, 2, 9}[static_cast<std::size_t>(number % 3)];
+      if (sampling.takes(number++)) {
+        check_backward<V>(width < 1000 ? 5 : 1, width, n, readers, number % 2 == 0 ? 1.0 : 8.0, false);
+      }
+    }
+  }
+  check_backward<V>(1, 2304, 3, 2, 2.0, false);
+  if (sampling.takes(1)) {
+    check_backward<V>(520, 24, 4, 3, 1.0, true);  // three runs of tokens
+  }
+}
+
+template <class V>
+void check_aggregate(int n, bool first_touch) {
+  INFO(to_string(kFormat<V>) << ", sources " << n << ", first touch " << first_touch);
+  const CpuCase<V> in(8, 72, n, 1, 2.0);
+  const WideCase wide(in);
+  const std::int64_t size = in.problem.tokens * in.problem.width;
+  const auto count = static_cast<std::size_t>(n);
+  const auto list = in.list();
+  const auto wide_list = wide.list(count);
+  std::vector<Rows<float>> got;
+  std::vector<Rows<double>> expected;
+  for (std::size_t i = 0; i < count; ++i) {
+    const Rows<float> before = random_rows<float>("before " + std::to_string(i), size);
+    got.push_back(first_touch ? poison<float>(size) : before);
+    expected.push_back(first_touch ? poison<double>(size) : convert<double>(before));
+  }
+  std::vector<DepthSourceGradient> all;
+  std::vector<DepthSourceGradient> all_wide;
+  for (std::size_t i = 0; i < count; ++i) {
+    all.push_back({list[i], got[i].data(), first_touch});
+    all_wide.push_back({wide_list[i], expected[i].data(), first_touch});
+  }
+  Rows<float> sums = zeros<float>(in.problem.width);
+  Rows<double> wide_sums = convert<double>(sums);
+  simt::Machine gpu;
+  GpuWorkspace workspace;
+  Operators<V>::aggregate_backward(gpu, in.problem, {all, in.queries[0].data(), in.grads[0].data(), sums.data()},
+                                   workspace(in.problem, count, 1));
+  aggregate_backward(wide.problem, {all_wide, wide.queries[0].data(), wide.grads[0].data(), wide_sums.data()});
+  for (std::size_t i = 0; i < count; ++i) {
+    CHECK(relative_l2(got[i], expected[i]) <= 1e-5);
+  }
+  if (n == 1) {
+    CHECK(same_rows(sums, zeros<float>(in.problem.width)));
+  } else {
+    CHECK(relative_l2(sums, wide_sums) <= 2e-5);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("backward kernels of the GPU keep their bounds in fp32", "[gpu]") { check_all<float>(); }
+TEST_CASE("backward kernels of the GPU keep their bounds in bf16", "[gpu]") { check_all<Bf16>(); }
+TEST_CASE("backward kernels of the GPU keep their bounds in fp16", "[gpu]") { check_all<Fp16>(); }
+
+TEST_CASE("on the GPU the backward of an aggregate adds to its accumulators or overwrites them", "[gpu]") {
+  for (const int n : {1, 2, 5}) {
+    for (const bool first_touch : {false, true}) {
+      check_aggregate<float>(n, first_touch);
+      check_aggregate<Bf16>(n, first_touch);
+      check_aggregate<Fp16>(n, first_touch);
+    }
+  }
+}
+
+TEST_CASE("on the GPU gradients have the same bits in every order of threads", "[gpu]") {
+  const CpuCase<Bf16> in(3, 264, 4, 9, 2.0);
+  const Gradients<float> base = on_gpu(in);
+  for (const simt::Order order : {simt::Order::descending, simt::Order::shuffled}) {
+    const Gradients<float> other = on_gpu(in, order);
+    CHECK(other.sources == base.sources);
+    CHECK(other.partials == base.partials);
+    CHECK(other.queries == base.queries);
+  }
+}
+
+TEST_CASE("on the GPU a sole source takes the whole gradient and leaves the query none, bit for bit", "[gpu]") {
+  CpuCase<Bf16> in(5, 40, 1, 2, 4.0);
+  in.sources[0][3] = to_bf16(std::numeric_limits<float>::infinity());  // must not matter
+  in.rescale();
+  const DepthSource source = in.list()[0];
+  simt::Machine gpu;
+  GpuWorkspace workspace;
+  Rows<float> gradient = poison<float>(5 * 40);
+  const DepthSourceGradient own{source, gradient.data(), true};
+  const std::vector<InterBlockReader> readers = {
+      {in.queries[0].data(), in.grads[0].data(), nullptr, nullptr, nullptr, true}};
+  Operators<Bf16>::inter_block_backward(gpu, in.problem, {{&own, 1}, readers}, workspace(in.problem, 1, 1));
+  CHECK(same_rows(gradient, in.grads[0]));
+
+  // As the merge of nothing: the partial's share is G.
+  Rows<float> sums = zeros<float>(40);
+  Rows<float> partial = zeros<float>(5 * 40);
+  Rows<float> delta = poison<float>(5);
+  const Rows<float> lse = zeros<float>(5);
+  Operators<Bf16>::merge_backward(gpu, in.problem,
+                                  {nullptr,
+                                   nullptr,
+                                   {&source, 1},
+                                   in.queries[0].data(),
+                                   in.grads[0].data(),
+                                   lse.data(),
+                                   delta.data(),
+                                   partial.data(),
+                                   sums.data()},
+                                  workspace(in.problem, 1, 1));
+  CHECK(same_rows(partial, in.grads[0]));
+  CHECK(same_rows(sums, zeros<float>(40)));
+}
+
+TEST_CASE("on the GPU readers of a sole source mix with others and delta is written without later sources", "[gpu]") {
+  const CpuCase<float> in(4, 40, 1, 2, 2.0);
+  const WideCase wide(in);
+  const auto list = in.list();
+  const auto wide_list = wide.list(1);
+  simt::Machine gpu;
+  GpuWorkspace workspace;
+  // delta of a mixture alone is G . o.
+  Rows<float> lse = zeros<float>(4);
+  Rows<float> delta = poison<float>(4);
+  const Rows<float> mixture = random_rows<float>("mixture", 4 * 40);
+  Operators<float>::merge_backward(gpu, in.problem,
+                                   {mixture.data(),
+                                    lse.data(),
+                                    {},
+                                    in.queries[0].data(),
+                                    in.grads[0].data(),
+                                    lse.data(),
+                                    delta.data(),
+                                    nullptr,
+                                    nullptr},
+                                   workspace(in.problem, 1, 1));
+  for (std::size_t t = 0; t < 4; ++t) {
+    double expected = 0;
+    for (std::size_t j = 0; j < 40; ++j) {
+      expected += static_cast<double>(mixture[t * 40 + j]) * static_cast<double>(in.grads[0][t * 40 + j]);
+    }
+    CHECK(static_cast<double>(delta[t]) == Approx(expected).epsilon(1e-5));
+  }
+  // The second reader saw something besides: lse and delta are not those of the sole source.
+  lse.assign(4, 1.5f);
+  delta.assign(4, -0.5f);
+  const Rows<double> wide_lse = convert<double>(lse);
+  const Rows<double> wide_delta = convert<double>(delta);
+  Rows<float> got = poison<float>(4 * 40);
+  Rows<double> expected = poison<double>(4 * 40);
+  Rows<float> sums = zeros<float>(40);
+  Rows<double> wide_sums = zeros<double>(40);
+  const DepthSourceGradient own{list[0], got.data(), true};
+  const DepthSourceGradient wide_own{wide_list[0], expected.data(), true};
+  const std::vector<InterBlockReader> readers = {
+      {in.queries[0].data(), in.grads[0].data(), nullptr, nullptr, nullptr, true},
+      {in.queries[1].data(), in.grads[1].data(), lse.data(), delta.data(), sums.data(), false}};
+  const std::vector<InterBlockReader> wide_readers = {
+      {wide.queries[0].data(), wide.grads[0].data(), nullptr, nullptr, nullptr, true},
+      {wide.queries[1].data(), wide.grads[1].data(), wide_lse.data(), wide_delta.data(), wide_sums.data(), false}};
+  Operators<float>::inter_block_backward(gpu, in.problem, {{&own, 1}, readers}, workspace(in.problem, 1, 2));
+  inter_block_backward(wide.problem, {{&wide_own, 1}, wide_readers});
+  CHECK(relative_l2(got, expected) <= 1e-5);
+  CHECK(relative_l2(sums, wide_sums) <= 1e-5);
+}
