@@ -15,9 +15,9 @@ namespace {
 std::string schedule_names() {
   std::string names;
   for (const ScheduleKind kind : all_schedule_kinds()) {
-    names += fmt::format("{}{}", names.empty() ? "" : ", ", to_string(kind));
+    names += fmt::format("{}, ", to_string(kind));
   }
-  return names;
+  return names + "auto";
 }
 
 void add_layout(CLI::App& app, cli::Options& o) {

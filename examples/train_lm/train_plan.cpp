@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
+#include "auto.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
 #include "plumb/schedule/error.hpp"
@@ -220,6 +221,10 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
   }
   if (!shared.hidden && !shared.model) {
     shared.hidden = kDefaultWidth;
+  }
+  // The search may choose a placement too, but cuts and ranks are settled for one here.
+  if (cli::wants_auto(shared) && !shared.placement) {
+    shared.placement = "loop";
   }
   const Layout layout = cli::resolve_layout(shared);
   require_trainable(layout, started_ranks);
