@@ -50,7 +50,7 @@ point() {
   shift 5
   unit=$(awk "BEGIN { print $share * $forward }")
   measure "curve $layout u=$share $policy F=$forward${impair:+ without $impair}" "$@" $dtype --cache "$policy" \
-    --action-us "F=$forward,I=$forward,W=$forward" --unit-us "$unit" --hop-us 0 --steps "$steps" \
+    --action-us "F=$forward,I=$forward,W=$forward" --unit-us "$unit" --hop-us 0 --unit-bytes 16384 --steps "$steps" \
     ${impair:+--impair "$impair"}
 }
 
@@ -125,9 +125,12 @@ case $what in
   rows) rows ;;
   curves | all)
     [ "$what" = curves ] || rows
-    curves 5000 3 "0.05 0.1 0.2" aligned-p8v4 k3-p8v4 k3-p8v1
-    impaired 5000 3
-    curves 5000 3 "0.1 0.2" k3-p8v2 aligned-p8v4-n16 k3-p8v4-n16
+    curves 10000 3 "0.05" aligned-p8v4 k3-p8v1
+    curves 10000 3 "0.1" k3-p8v4
+    curves 5000 2 "0.1 0.2" aligned-p8v4 k3-p8v1 k3-p8v2
+    curves 5000 2 "0.2" k3-p8v4
+    curves 5000 2 "0.1" aligned-p8v4-n16 k3-p8v4-n16
+    impaired 5000 2
     ;;
   *)
     echo "evidence.sh: '$what' is none of quick, rows, curves, all" >&2

@@ -177,6 +177,7 @@ Setup make_setup(const cli::Options& options, std::int64_t available_bytes) {
   }
   setup.plan.steps = options.steps;
   setup.plan.communication_waits_for_compute = setup.impairment == Impairment::overlap;
+  setup.sim.communication_waits_for_compute = setup.plan.communication_waits_for_compute;
   const std::int64_t needed = memory_needed_bytes(setup.plan);
   if (needed > available_bytes) {
     throw InputError(

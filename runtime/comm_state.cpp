@@ -31,8 +31,27 @@ CommState::CommState(const RankPlan& plan, StepMemory& memory, MessagePort& port
   next_in_channel_.resize(plan.channels.size());
   for (auto& channels : postable_)
     channels.reserve(plan.channels.size());
-  sums_.reserve(plan.num_comm());
+  pressing_sums_.steps.reserve(plan.num_comm());
+  other_sums_.steps.reserve(plan.num_comm());
+  find_pressing();
   reset();
+}
+
+// Waits point backward in the list, so one walk from its end sees what hangs on a step before the step.
+void CommState::find_pressing() {
+  pressing_.assign(plan_.num_comm(), 0);
+  for (std::size_t i = plan_.num_comm(); i-- > 0;) {
+    if (plan_.channel_of_comm[i] >= 0) continue;
+    bool presses = !plan_.compute_after_comm[i].empty();
+    for (const std::int32_t next : plan_.comm_after_comm[i]) {
+      const auto index = static_cast<std::size_t>(next);
+      const std::int32_t channel = plan_.channel_of_comm[index];
+      presses =
+          presses || (channel < 0 ? pressing_[index] != 0
+                                  : plan_.channels[static_cast<std::size_t>(channel)].lane == MessageLane::urgent);
+    }
+    pressing_[i] = presses ? 1 : 0;
+  }
 }
 
 void CommState::reset() {
@@ -42,10 +61,14 @@ void CommState::reset() {
   std::fill(next_in_channel_.begin(), next_in_channel_.end(), std::size_t{0});
   for (auto& channels : postable_)
     channels.clear();
-  sums_.clear();
-  next_sum_ = sum_offset_ = num_computed_ = runnable_ = num_done_ = 0;
+  for (SumQueue* queue : {&pressing_sums_, &other_sums_}) {
+    queue->steps.clear();
+    queue->next = queue->offset = 0;
+  }
+  num_computed_ = runnable_ = num_done_ = 0;
   for (std::size_t i = 0; i < plan_.num_comm(); ++i) {
-    if (waits_left_[i] == 0 && plan_.channel_of_comm[i] < 0) sums_.push_back(static_cast<std::int32_t>(i));
+    if (waits_left_[i] > 0 || plan_.channel_of_comm[i] >= 0) continue;
+    (pressing_[i] != 0 ? pressing_sums_ : other_sums_).steps.push_back(static_cast<std::int32_t>(i));
   }
   for (std::size_t i = 0; i < plan_.channels.size(); ++i)
     enqueue(static_cast<std::int32_t>(i));
@@ -67,7 +90,7 @@ void CommState::satisfied(std::int32_t comm) {
   if (--waits_left_[static_cast<std::size_t>(comm)] > 0) return;
   const std::int32_t channel = plan_.channel_of_comm[static_cast<std::size_t>(comm)];
   if (channel < 0) {
-    sums_.push_back(comm);
+    (pressing_[static_cast<std::size_t>(comm)] != 0 ? pressing_sums_ : other_sums_).steps.push_back(comm);
     return;
   }
   const auto index = static_cast<std::size_t>(channel);
@@ -95,42 +118,47 @@ void CommState::post(std::int32_t channel) {
   enqueue(channel);
 }
 
-bool CommState::advance() {
-  bool moved = false;
-  for (std::vector<std::int32_t>& channels : postable_) {
-    while (!channels.empty()) {
-      const std::int32_t channel = channels.back();
-      channels.pop_back();
-      post(channel);
-      moved = true;
-    }
+bool CommState::post_all(MessageLane lane) {
+  std::vector<std::int32_t>& channels = postable_[static_cast<std::size_t>(lane)];
+  const bool any = !channels.empty();
+  while (!channels.empty()) {
+    const std::int32_t channel = channels.back();
+    channels.pop_back();
+    post(channel);
   }
-  return work_on_sums() || moved;
+  return any;
 }
 
-bool CommState::work_on_sums() {
-  if (next_sum_ == sums_.size()) return false;
-  const std::int32_t comm = sums_[next_sum_];
-  if (sum_offset_ == 0) begin_sum(comm);
+bool CommState::advance() {
+  const bool urgent = post_all(MessageLane::urgent);
+  if (work_on_sums(pressing_sums_)) return true;
+  const bool bulk = post_all(MessageLane::bulk);
+  return work_on_sums(other_sums_) || urgent || bulk;
+}
+
+bool CommState::work_on_sums(SumQueue& queue) {
+  if (queue.next == queue.steps.size()) return false;
+  const std::int32_t comm = queue.steps[queue.next];
+  if (queue.offset == 0) begin_sum(comm);
   const CommStep& step = plan_.steps().comm[static_cast<std::size_t>(comm)];
   const Range range = plan_.segments_of_comm[static_cast<std::size_t>(comm)];
   BlockStore& store = memory_.store();
   const PlannedSegment& into = plan_.segments[range.begin];
   const View sum = store.view(into.slot);
   const auto size = static_cast<std::size_t>(sum.num_elements());
-  const std::size_t end = std::min(size, sum_offset_ + slice_elements);
+  const std::size_t end = std::min(size, queue.offset + slice_elements);
   if (step.kind == CommKind::zero) {
     const std::size_t element_bytes = bytes_per_element(sum.storage);
-    std::memset(store.data(into.slot) + sum_offset_ * element_bytes, 0, (end - sum_offset_) * element_bytes);
+    std::memset(store.data(into.slot) + queue.offset * element_bytes, 0, (end - queue.offset) * element_bytes);
   } else {
     const std::byte* arrived = store.data(plan_.segments[range.begin + 1].slot);
     const auto combine_as = sum.storage == Storage::fp64 ? combine<double> : combine<float>;
-    combine_as(store.data(into.slot), arrived, sum_offset_, end, step.first_touch);
+    combine_as(store.data(into.slot), arrived, queue.offset, end, step.first_touch);
   }
-  sum_offset_ = end;
+  queue.offset = end;
   if (end < size) return true;
-  sum_offset_ = 0;
-  ++next_sum_;
+  queue.offset = 0;
+  ++queue.next;
   if (into.counter >= 0) memory_.counts().add(into.counter);
   done(comm);
   return true;

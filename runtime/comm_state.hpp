@@ -38,7 +38,9 @@ class CommState {
   // The first `count` compute steps have finished. True if that was news.
   bool computed(std::size_t count);
 
-  // Posts all that can be posted, urgent first, then does at most a slice of one add. True if anything was done.
+  // Posts what can be posted, urgent first, and does at most a slice of one add. Bulk messages let those adds go first
+  // that an urgent message or a computation waits for: once on the wire, a bulk message would hold back what is ready
+  // a moment later. True if anything was done.
   bool advance();
 
   void message_finished(std::int32_t comm);
@@ -61,7 +63,15 @@ class CommState {
   void done(std::int32_t comm);
   void enqueue(std::int32_t channel);
   void post(std::int32_t channel);
-  bool work_on_sums();
+  bool post_all(MessageLane lane);
+  // Adds and zeros whose waits are satisfied, in the order it happened.
+  struct SumQueue {
+    std::vector<std::int32_t> steps;
+    std::size_t next = 0;
+    std::size_t offset = 0;  // elements of steps[next] already done
+  };
+  void find_pressing();
+  bool work_on_sums(SumQueue& queue);
   void begin_sum(std::int32_t comm);
   Blocker root_of(std::int32_t comm) const;
 
@@ -74,9 +84,9 @@ class CommState {
   std::vector<std::uint8_t> done_;                // [comm]
   std::vector<std::size_t> next_in_channel_;      // [channel]: queue position of its head
   std::vector<std::int32_t> postable_[2];         // [lane]: channels whose head may be posted
-  std::vector<std::int32_t> sums_;                // adds and zeros whose waits are satisfied, in the order it happened
-  std::size_t next_sum_ = 0;
-  std::size_t sum_offset_ = 0;  // elements of sums_[next_sum_] already done
+  std::vector<std::uint8_t> pressing_;            // [comm]: a sum that an urgent message or a computation waits for
+  SumQueue pressing_sums_;
+  SumQueue other_sums_;
   std::size_t num_computed_ = 0;
   std::size_t runnable_ = 0;
   std::size_t num_done_ = 0;

@@ -20,9 +20,9 @@ constexpr SimTime max_step{std::int64_t{1} << 62};
 
 // What will happen at a known time. Two events of one instant commute, so ties need no rule.
 struct Event {
-  enum class Kind : std::uint8_t { computed, sent, arrived };
+  enum class Kind : std::uint8_t { computed, sent, arrived, send_noticed, arrival_noticed };
   Kind kind = Kind::computed;
-  std::int32_t index = 0;  // computed: rank; sent, arrived: message
+  std::int32_t index = 0;  // computed: rank; others: message
 };
 
 // What all messages of one transfer in one direction have in common.
@@ -45,7 +45,8 @@ class Engine {
         arbiter_(program.layout.pp(), options.duplex),
         states_(graph_.num_steps()),
         gates_(channels_.gates()),
-        running_(program.ranks.size()) {
+        running_(program.ranks.size()),
+        notices_late_(options.communication_waits_for_compute) {
     for (const Transfer& transfer : program.routing.transfers) {
       hops_.push_back({make_hop(transfer.from, transfer.to, transfer.lane, &Link::value_unit),
                        make_hop(transfer.to, transfer.from, transfer.lane, &Link::gradient_unit)});
@@ -159,8 +160,13 @@ class Engine {
     if (event.kind == Event::Kind::sent) {
       arbiter_.release(hop_of(message).link);
       sent(message);
-    } else {
+    } else if (event.kind == Event::Kind::arrived) {
       arrived(message);
+    } else {
+      const bool leaves = event.kind == Event::Kind::send_noticed;
+      const Hop& hop = hop_of(message);
+      const MessageEnds& ends = graph_.ends(message);
+      finished_.push_back({leaves ? hop.from : hop.to, leaves ? ends.send : ends.receive, computed(message)});
     }
   }
 
@@ -239,7 +245,7 @@ class Engine {
     MessageTimes& times = timeline_.messages[message.index()];
     times.sent = now_;
     times.arrived = now_ + hop.latency;
-    finished_.push_back({hop.from, send, computed(message)});
+    notice({hop.from, send, computed(message)}, {Event::Kind::send_noticed, message.value});
     if (times.arrived == now_) {
       arrived(message);
     } else {
@@ -248,7 +254,18 @@ class Engine {
   }
 
   void arrived(MessageId message) {
-    finished_.push_back({hop_of(message).to, graph_.ends(message).receive, computed(message)});
+    notice({hop_of(message).to, graph_.ends(message).receive, computed(message)},
+           {Event::Kind::arrival_noticed, message.value});
+  }
+
+  // At once; or, if asked for, at the end of the computation that the rank is in the midst of.
+  void notice(const Finished& done, const Event& later) {
+    if (notices_late_) {
+      const auto running = static_cast<std::size_t>(running_[done.rank.index()]);
+      const ComputeTimes& computes = timeline_.ranks[done.rank.index()].compute[running];
+      if (computes.start < now_ && now_ < computes.end) return push(computes.end, later);
+    }
+    finished_.push_back(done);
   }
 
   SimTime computed(MessageId message) const {
@@ -285,6 +302,7 @@ class Engine {
   std::vector<StepState> states_;         // [step]
   std::vector<std::uint8_t> gates_;       // [message] send ready, receive posted, predecessors on the channel started
   std::vector<std::int32_t> running_;     // [rank] index of its current computation
+  bool notices_late_;
   std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]
   EventQueue<Event> events_;
   std::vector<Finished> finished_;

@@ -6,6 +6,7 @@
 #include "plumb/cache/lower.hpp"
 #include "plumb/rehearsal/launch.hpp"
 #include "plumb/rehearsal/report.hpp"
+#include "plumb/runtime/interpreter.hpp"
 #include "plumb/runtime/run_error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
@@ -175,6 +176,65 @@ TEST_CASE("communication that waits for computation and one lane still deliver e
   RehearsalPlan plan = plan_of(aligned_program(Policy::cached, Layout(4, 2, 8), ScheduleKind::interleaved));
   plan.communication_waits_for_compute = true;
   expect_sound(plan, make_report(plan, rehearse_on_threads(plan)));
+}
+
+namespace {
+
+// Which sends a rank starts in which order.
+class SendOrder final : public StepObserver {
+ public:
+  void message_starting(RankId rank, const MessageEvent& event) override {
+    if (event.sends && event.what.direction == Direction::backward) {
+      starts_.push_back({rank, event.what.microbatch, event.lane});
+    }
+  }
+  // Pairs of one rank and microbatch, and in how many of them the bulk message started first.
+  std::pair<int, int> pairs() const {
+    int all = 0;
+    int wrong = 0;
+    for (std::size_t late = 0; late < starts_.size(); ++late) {
+      for (std::size_t early = 0; early < late; ++early) {
+        const Start& a = starts_[early];
+        const Start& b = starts_[late];
+        if (a.rank != b.rank || a.microbatch != b.microbatch || a.lane == b.lane) continue;
+        ++all;
+        wrong += a.lane == MessageLane::bulk ? 1 : 0;
+      }
+    }
+    return {all, wrong};
+  }
+
+ private:
+  struct Start {
+    RankId rank;
+    Microbatch microbatch;
+    MessageLane lane;
+  };
+  std::vector<Start> starts_;
+};
+
+}  // namespace
+
+TEST_CASE("what an urgent message waits for is added before bulk messages take the wire", "[rehearsal]") {
+  // One chunk per rank: its backward completes the sums of both messages; the urgent one also needs an addition.
+  const auto program =
+      std::make_shared<const Program>(aligned_program(Policy::cached, Layout(4, 1, 8), ScheduleKind::one_f_one_b));
+  const CostModel costs = costs_of(small_slots, 1us, 1us);
+  Play play;
+  play.program = program.get();
+  play.costs = &costs;
+  std::vector<std::unique_ptr<RehearsalStage>> stages;
+  StageTable table;
+  for (int chunk = 0; chunk < 4; ++chunk) {
+    stages.push_back(std::make_unique<RehearsalStage>(RankId(chunk), ChunkId(chunk), play));
+    table.push_back(stages.back().get());
+  }
+  SendOrder order;
+  interpret_single_thread(program, table, small_slots, {.observer = &order});
+  const auto [pairs, wrong] = order.pairs();
+  CHECK(pairs >= 8);
+  CHECK(wrong == 0);
+  CHECK(play.first_mismatch == "");
 }
 
 TEST_CASE("an outcome survives the way from rank to rank", "[rehearsal]") {

@@ -32,6 +32,9 @@ enum class ChannelOrder : std::uint8_t {
 struct SimOptions {
   ChannelOrder order = ChannelOrder::by_readiness;
   Duplex duplex = Duplex::full;  // half: a rank sends or receives one message at a time
+  // A rank notices what has left and what has arrived only between its computations, as one without a thread for
+  // communication would.
+  bool communication_waits_for_compute = false;
 };
 
 // Nothing can happen any more and steps remain: the program deadlocks. Programs made by lower() never do.
