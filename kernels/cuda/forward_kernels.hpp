@@ -9,13 +9,9 @@
 #pragma once
 
 #include "cuda/row_block.hpp"
+#include "cuda/tables.hpp"
 
 namespace plumb::cuda_detail {
-
-/// Most sources of a call: what fits into the parameters of a kernel, where pointer lists live.
-inline constexpr int kMostSources = 128;
-/// Queries that share one read of the sources.
-inline constexpr int kBatch = 8;
 
 struct SourceRows {
   const void* value;

@@ -30,6 +30,9 @@ void arrive([[maybe_unused]] void* fake_stack, [[maybe_unused]] const void** fro
 #endif
 }
 
+// getcontext returns twice as far as a compiler knows, so nothing else may live around it.
+[[gnu::noinline]] void initialise(ucontext_t& context) { getcontext(&context); }
+
 }  // namespace
 
 int Thread::num_threads() const { return machine_.shape_.threads; }
@@ -136,16 +139,16 @@ bool Machine::join_warps() {
 }
 
 void Machine::exchange(int first) {
-  const Fiber* warp = &fibers_[static_cast<std::size_t>(first)];
-  const int mask = warp->mask;
+  const auto fiber = [this, first](int lane) -> Fiber& { return fibers_[static_cast<std::size_t>(first + lane)]; };
+  const int mask = fiber(0).mask;
   if (mask < 0 || mask >= cuda_detail::kWarp) {
-    fail(FaultKind::divergent_shuffle, first, warp->site, "shuffles with a lane outside the warp");
+    fail(FaultKind::divergent_shuffle, first, fiber(0).site, "shuffles with a lane outside the warp");
   }
   for (int lane = 0; lane < cuda_detail::kWarp; ++lane) {
     if ((lane ^ mask) > lane) {
-      std::swap_ranges(warp[lane].values, warp[lane].values + warp[lane].num_values, warp[lane ^ mask].values);
+      std::swap_ranges(fiber(lane).values, fiber(lane).values + fiber(lane).num_values, fiber(lane ^ mask).values);
     }
-    fibers_[static_cast<std::size_t>(first + lane)].state = State::ready;
+    fiber(lane).state = State::ready;
   }
 }
 
@@ -197,7 +200,7 @@ void Machine::resume(int index) {
   Fiber& own = fibers_[static_cast<std::size_t>(index)];
   if (!own.started) {
     own.stack.reset(new char[kStackBytes]);
-    getcontext(&own.context);
+    initialise(own.context);
     own.context.uc_stack.ss_sp = own.stack.get();
     own.context.uc_stack.ss_size = kStackBytes;
     own.context.uc_link = nullptr;

@@ -12,6 +12,7 @@
 #include <cmath>
 #include <cstdint>
 #include <cstring>
+#include <deque>
 #include <exception>
 #include <functional>
 #include <memory>
@@ -189,7 +190,7 @@ class Machine {
 
   Order order_;
   std::mt19937 random_;
-  std::vector<Fiber> fibers_;
+  std::deque<Fiber> fibers_;  // contexts point into themselves: they stay where they are
   std::vector<int> sequence_;
   std::vector<Word> memory_;
   ucontext_t scheduler_{};

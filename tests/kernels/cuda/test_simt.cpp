@@ -164,6 +164,15 @@ TEST_CASE("a machine runs on after a fault", "[simt]") {
   CHECK(count == 3 * 64);
 }
 
+TEST_CASE("a machine may run larger blocks after smaller ones", "[simt]") {
+  simt::Machine machine;
+  for (const int threads : {32, 256, 64, 1024}) {
+    std::vector<float> out(static_cast<std::size_t>(threads) * 3);
+    machine(BlockSum{&out}, {1, threads, cuda_detail::block_sum_bytes(threads, 3)});
+    CHECK(out[0] == static_cast<float>(threads));
+  }
+}
+
 TEST_CASE("the sum over a block has the same bits in every thread and in every order of threads", "[simt]") {
   std::vector<std::vector<float>> all;
   for (const simt::Order order : {simt::Order::ascending, simt::Order::descending, simt::Order::shuffled}) {

@@ -1,0 +1,53 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_launch.cuh (private): launches kernel bodies on a stream. Nothing is allocated and nothing waits, so that
+// calls can be captured in a graph.
+#pragma once
+
+#include <limits>
+#include <string>
+
+#include <cuda_runtime_api.h>
+
+#include "cuda/device_thread.cuh"
+#include "plumb/kernels/cuda_operators.hpp"
+
+namespace plumb::cuda_detail {
+
+template <class Kernel>
+__global__ void __launch_bounds__(Kernel::kThreads) run_kernel(const __grid_constant__ Kernel kernel) {
+  DeviceThread thread;
+  kernel(thread);
+}
+
+/// Throws CudaError with file, line and call, after clearing what the runtime has kept of the error.
+inline void require_success(cudaError_t error, const std::string& call, const char* file, int line) {
+  if (error == cudaSuccess) {
+    return;
+  }
+  cudaGetLastError();
+  throw cuda::CudaError(static_cast<int>(error), std::string(file) + ":" + std::to_string(line) + ": " + call + ": " +
+                                                     cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
+}
+
+class DeviceLaunch {
+ public:
+  explicit DeviceLaunch(cudaStream_t stream) : stream_(stream) {}
+
+  template <class Kernel>
+  void operator()(const Kernel& kernel, const LaunchShape& shape) const {
+    static_assert(sizeof(Kernel) <= 4096, "more than a kernel may have as parameters");
+    void* parameters[] = {const_cast<Kernel*>(&kernel)};
+    const dim3 grid(static_cast<unsigned>(shape.blocks));
+    const dim3 block(static_cast<unsigned>(shape.threads));
+    require_success(cudaLaunchKernel(reinterpret_cast<const void*>(&run_kernel<Kernel>), grid, block, parameters,
+                                     static_cast<std::size_t>(shape.shared_bytes), stream_),
+                    "cudaLaunchKernel(" + std::to_string(shape.blocks) + " blocks of " + std::to_string(shape.threads) +
+                        " threads)",
+                    __FILE__, __LINE__);
+  }
+
+ private:
+  cudaStream_t stream_;
+};
+
+}  // namespace plumb::cuda_detail

@@ -1,0 +1,87 @@
+// SPDX-License-Identifier: Apache-2.0
+// device_thread.cuh (private): the X of a kernel body on a GPU. Compiled without contraction and without fast
+// mathematics, so that what is rounded is what the body says.
+#pragma once
+
+#include <cuda_bf16.h>
+#include <cuda_fp16.h>
+
+#include "cuda/execution.hpp"
+#include "plumb/kernels/number_formats.hpp"
+
+namespace plumb::cuda_detail {
+
+template <class T>
+class DeviceShared {
+ public:
+  static_assert(sizeof(T) == 4);
+  __device__ explicit DeviceShared(T* data) : data_(data) {}
+  __device__ T get(int i) const { return data_[i]; }
+  __device__ void set(int i, T value) { data_[i] = value; }
+
+ private:
+  T* data_;
+};
+
+class DeviceThread {
+ public:
+  __device__ int thread() const { return static_cast<int>(threadIdx.x); }
+  __device__ int num_threads() const { return static_cast<int>(blockDim.x); }
+  __device__ std::int64_t block() const { return blockIdx.x; }
+  __device__ void barrier() { __syncthreads(); }
+
+  template <int N>
+  __device__ void shuffle_xor(float (&values)[N], int mask) {
+#pragma unroll
+    for (int k = 0; k < N; ++k) {
+      values[k] = __shfl_xor_sync(0xffffffffu, values[k], mask);
+    }
+  }
+
+  template <class T>
+  __device__ DeviceShared<T> shared(int offset_bytes, int) {
+    extern __shared__ float4 block_memory[];
+    return DeviceShared<T>(reinterpret_cast<T*>(reinterpret_cast<char*>(block_memory) + offset_bytes));
+  }
+
+  __device__ Words4 load16(const void* p) const {
+    const uint4 w = *static_cast<const uint4*>(p);
+    return {{w.x, w.y, w.z, w.w}};
+  }
+  __device__ Words2 load8(const void* p) const {
+    const uint2 w = *static_cast<const uint2*>(p);
+    return {{w.x, w.y}};
+  }
+  __device__ void store16(void* p, const Words4& words) const {
+    *static_cast<uint4*>(p) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
+  }
+  __device__ void store8(void* p, const Words2& words) const {
+    *static_cast<uint2*>(p) = make_uint2(words.w[0], words.w[1]);
+  }
+
+  __device__ static float widen(float value) { return value; }
+  __device__ static float widen(Bf16 value) { return __uint_as_float(static_cast<unsigned>(value.bits) << 16); }
+  __device__ static float widen(Fp16 value) { return __half2float(__ushort_as_half(value.bits)); }
+
+  template <class V>
+  __device__ static V narrow(float value) {
+    if constexpr (sizeof(V) == 4) {
+      return value;
+    } else {
+      return narrow_to(value, V{});
+    }
+  }
+
+  __device__ static float bits_to_float(std::uint32_t bits) { return __uint_as_float(bits); }
+  __device__ static std::uint32_t float_to_bits(float value) { return __float_as_uint(value); }
+  __device__ static float fma(float a, float b, float c) { return __fmaf_rn(a, b, c); }
+  __device__ static float exp(float value) { return expf(value); }
+  __device__ static float log(float value) { return logf(value); }
+  __device__ static float inverse_sqrt(float value) { return __fdiv_rn(1.0f, __fsqrt_rn(value)); }
+
+ private:
+  __device__ static Bf16 narrow_to(float value, Bf16) { return {__bfloat16_as_ushort(__float2bfloat16_rn(value))}; }
+  __device__ static Fp16 narrow_to(float value, Fp16) { return {__half_as_ushort(__float2half_rn(value))}; }
+};
+
+}  // namespace plumb::cuda_detail
