@@ -197,7 +197,7 @@ struct UpdateKernel {
         const std::int64_t pair = token * table_sources + source.table_source;
         float* gradient = source.gradient + token * width;
         float sum[kOwn] = {0, 0, 0, 0};
-        float v[kOwn];
+        float v[kOwn] = {0, 0, 0, 0};
         if (!source.first_touch) {
           load_own(x, gradient, j, sum);
         }

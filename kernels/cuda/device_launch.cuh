@@ -14,7 +14,7 @@
 namespace plumb::cuda_detail {
 
 template <class Kernel>
-__global__ void __launch_bounds__(Kernel::kThreads) run_kernel(const __grid_constant__ Kernel kernel) {
+__global__ void __launch_bounds__(Kernel::kThreads, 1) run_kernel(const __grid_constant__ Kernel kernel) {
   DeviceThread thread;
   kernel(thread);
 }

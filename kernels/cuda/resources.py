@@ -22,8 +22,9 @@ def demangled(names):
     for line in text.splitlines():
         line = line.replace("plumb::cuda_detail::", "").replace("plumb::", "")
         line = re.sub(r"^void run_kernel<(.*) ?>\(.*\)$", r"\1", line)
-        line = re.sub(r"^_ZN.*?run_kernel.*$", line, line)
-        short.append(line.strip().replace("true", "16 B").replace("false", "scalar") if "Kernel<" in line else line.strip())
+        # The last flag is that of aligned rows; one before it says whether gradients take part.
+        line = re.sub(r"true>$", "16 B>", re.sub(r"false>$", "scalar>", line))
+        short.append(line.replace("true", "gradients").replace("false, ", "").strip())
     return short
 
 
