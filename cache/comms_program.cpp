@@ -186,6 +186,11 @@ class ProgramMaker {
          .waits = {},
          .segments = {},
          .releases = {}});
+    // A row is run in order: a send or receive is posted no sooner than the computation before it has finished.
+    if (!out.compute.empty()) {
+      const auto before = static_cast<std::int32_t>(out.compute.size()) - 1;
+      out.comm.back().waits = push(out.waits, {Wait::On::compute, before});
+    }
     out.order.push_back({true, index});
     steps_.at(comm.chunk, comm.microbatch).comm[static_cast<std::size_t>(comm.op)] = index;
   }
@@ -224,9 +229,17 @@ class ProgramMaker {
       if (step.kind == CommKind::receive) continue;
       const Steps& made = steps_.at(forward ? before : before.next(), message.microbatch);
       const std::int32_t producer = forward ? made.forward : made.backward;
-      if (producer != none) step.waits = push(out.waits, {Wait::On::compute, producer});
+      if (producer != none) wait_for_producer(out, step, producer);
       step.releases = release(out, slot(slot_class, before, message.microbatch));
     }
+  }
+
+  // Unless the computation the step stands behind, which it waits for already, is that one or a later one.
+  static void wait_for_producer(RankProgram& out, CommStep& step, std::int32_t producer) {
+    if (step.waits.size() > 0 && out.waits[step.waits.begin].step >= producer) return;
+    const Range before = step.waits;
+    step.waits = push(out.waits, {Wait::On::compute, producer});
+    if (before.size() > 0) step.waits.end = push(out.waits, Wait(out.waits[before.begin])).end;
   }
 
   void connect_compute(RankProgram& out, ComputeStep& step) {

@@ -41,12 +41,13 @@ std::string resolve_format(const Options& options) {
 
 bool gives_costs(const Options& options) { return gives_link(options) || !options.action_us.empty(); }
 
-// An order alone, in torch's formats: nothing here has times.
-std::string csv_of(const Options& options, const Schedule& schedule) {
-  if (gives_costs(options)) {
-    throw InputError("a CSV has no times: --action-us, --hop-us, --hop-GBps and --unit-us do not go with --format csv");
+// An order alone, in torch's format: nothing in it has times, unless the search made it for them.
+void refuse_costs_of_csv(const Options& options) {
+  if (gives_costs(options) && !wants_auto(options)) {
+    throw InputError(
+        "a CSV has no times: --action-us, --hop-us, --hop-GBps and --unit-us go with --format csv only for --schedule "
+        "auto");
   }
-  return write_compute_csv(schedule);
 }
 
 // A program, and the step that it takes under the costs of the flags.
@@ -115,16 +116,16 @@ int run_plan(const Options& options) {
     return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
+  if (format == "csv") refuse_costs_of_csv(options);
   Schedule schedule = resolve_schedule(options, layout);
-  if (format == "csv") {
-    write_output(options.output, csv_of(options, schedule));
-    return 0;
-  }
   Depth depth = format == "json" ? resolve_depth(options, layout) : resolve_depth_or_none(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   CostModel costs = resolve_plan_costs(options, depth.map, bytes);
+  (void)resolve_policy(options, depth.map);
   const Planned planned{std::move(schedule), std::move(depth), std::move(costs)};
-  if (format == "csv-comms") {
+  if (format == "csv") {
+    write_output(options.output, write_compute_csv(planned.schedule));
+  } else if (format == "csv-comms") {
     write_output(options.output, write_comms_csv(comms_schedule(planned.program(options))));
   } else if (format == "trace") {
     write_plan_trace(options, planned);

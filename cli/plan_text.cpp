@@ -106,6 +106,18 @@ std::string simulated_bubble(const SimReport& report) {
   return text;
 }
 
+bool has_empty_chunk(const DepthMap& depth) {
+  for (ChunkId chunk; chunk.value < depth.num_chunks(); chunk = chunk.next()) {
+    if (depth.sublayers_of(chunk).empty()) return true;
+  }
+  return false;
+}
+
+bool is_free(const CostModel& costs) {
+  const Link& link = costs.link(RankId(0), RankId(0));
+  return link.latency.count() == 0 && link.value_unit.count() == 0 && link.gradient_unit.count() == 0;
+}
+
 std::string bubble_text(const Program& program, const ScheduleRequest& request, const ScheduleFormulas& formulas,
                         const CostModel& costs, const SimReport& report) {
   const ChunkId chunk;
@@ -118,8 +130,14 @@ std::string bubble_text(const Program& program, const ScheduleRequest& request, 
     known = bubble_by_formula(request, program.layout, times);
   }
   std::string text = fmt::format("bubble    {} per rank, ", formulas.bubble_text);
-  text += known ? fmt::format("exact here: {:.3f} ms by formula", *known / 1000)
-                : fmt::format("exact if {}: not here", formulas.bubble_rule);
+  if (has_empty_chunk(program.depth)) {
+    text += "exact without empty chunks: not here";
+  } else if (!known) {
+    text += fmt::format("exact if {}: not here", formulas.bubble_rule);
+  } else {
+    text += fmt::format("exact {}: {:.3f} ms by formula", is_free(costs) ? "here" : "where messages are free",
+                        *known / 1000);
+  }
   return text + ", " + simulated_bubble(report);
 }
 

@@ -133,6 +133,15 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
   return cuts;
 }
 
+// The command line knows one name more than the library, whose schedules need no costs.
+ScheduleKind named_schedule(const std::string& name) {
+  try {
+    return parse_schedule_kind(name);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{} and auto", error.what()));
+  }
+}
+
 }  // namespace
 
 void apply_layout(Options& options) {
@@ -165,7 +174,7 @@ void apply_layout(Options& options) {
 
 Layout resolve_layout(const Options& options) {
   const bool named = options.schedule && (!wants_auto(options) || options.subcommand == "volume");
-  const ScheduleKind kind = named ? parse_schedule_kind(*options.schedule) : default_schedule(options.vp);
+  const ScheduleKind kind = named ? named_schedule(*options.schedule) : default_schedule(options.vp);
   const Placement placement = options.placement ? parse_placement(*options.placement) : placement_of(kind);
   // A count per microbatch does not depend on how many there are.
   const int automatic = options.subcommand == "volume" ? 1 : 2 * std::clamp(options.pp, 1, 1 << 20);
@@ -211,7 +220,7 @@ Depth resolve_depth_or_none(const Options& options, const Layout& layout) {
 }
 
 ScheduleRequest resolve_request(const Options& options, int vp) {
-  ScheduleRequest request{.kind = options.schedule ? parse_schedule_kind(*options.schedule) : default_schedule(vp)};
+  ScheduleRequest request{.kind = options.schedule ? named_schedule(*options.schedule) : default_schedule(vp)};
   if ((options.group || options.group_rule) && !takes_group(request.kind)) {
     throw InputError(fmt::format("--group{} goes with --schedule interleaved and zb-h1 only, not with {}",
                                  options.group ? "" : "-rule", to_string(request.kind)));

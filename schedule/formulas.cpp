@@ -20,6 +20,7 @@ struct Sizes {
   std::int64_t vp;
   std::int64_t m;
   std::int64_t group;  // 0 where there is none
+  bool is_loop;
 
   std::int64_t all() const { return m * vp; }
 };
@@ -31,7 +32,7 @@ Sizes sizes_of(const ScheduleRequest& request, const Layout& layout) {
   if (takes_group(request.kind)) {
     group = by_torch(request) ? torch_group(layout) : request.group.value_or(default_group(layout));
   }
-  return {layout.pp(), layout.vp(), layout.microbatches(), group};
+  return {layout.pp(), layout.vp(), layout.microbatches(), group, layout.placement() == Placement::loop};
 }
 
 template <class Value>
@@ -141,8 +142,14 @@ Bubble bubble_of(const ScheduleRequest& request, const Sizes& n, const ChunkTime
     case ScheduleKind::gpipe:
     case ScheduleKind::one_f_one_b:
     case ScheduleKind::interleaved:
-    case ScheduleKind::looped_bfs:
-      return loop_bubble(n, f + i + w, "(F+B)");
+    case ScheduleKind::looped_bfs: {
+      Bubble bubble = loop_bubble(n, f + i + w, "(F+B)");
+      if (!n.is_loop && n.vp > 1) {
+        bubble.rule = "the placement is loop";
+        bubble.value.reset();
+      }
+      return bubble;
+    }
     case ScheduleKind::zb_h1: {
       Bubble bubble{.text = "(P-1)(F + I - min(F,I,W))", .rule = "M >= P", .value = std::nullopt};
       if (n.m >= n.pp) bubble.value = ranks * (f + i - std::min({f, i, w}));

@@ -86,6 +86,19 @@ TEST_CASE("two opposite sends block each other unless sends are buffered or have
   }
 }
 
+TEST_CASE("a send that stands behind a computation which needs it deadlocks under every model", "[cache][comms]") {
+  const CommsCheck check = check_all(comms("0F0,0RECV_B0,0B0,0SEND_F0\n1RECV_F0,1F0,1B0,1SEND_B0\n"));
+  CHECK(check.faults.empty());
+  CHECK(check.channels.size() == all_channel_models().size());
+  for (const ChannelVerdict& one : check.channels) {
+    INFO(to_string(one.deadlock.model));
+    CHECK(one.deadlock.deadlock);
+    CHECK(one.deadlock.cycle.size() >= 2);
+  }
+  const std::string cycle = cycle_of(verdict(check, ChannelModel::buffered).deadlock);
+  CHECK_THAT(cycle, Contains("0:0SEND_F0") && Contains("0:0B0") && Contains("1:1SEND_B0") && Contains("1:1F0"));
+}
+
 TEST_CASE("a receive that nobody serves is a fault and a deadlock of its own under every model", "[cache][comms]") {
   const CommsCheck check =
       check_all(comms("0F0,0SEND_F0,0RECV_B0,0B0\n"

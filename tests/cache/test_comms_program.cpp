@@ -254,10 +254,13 @@ TEST_CASE("a damaged schedule is refused or checked but never breaks the checker
     }
     const CommsCheck check = check_all(schedule);
     ok += check.ok() ? 1 : 0;
-    // A schedule without a fault runs through with buffered channels: that is what the faults are for.
+    // What hangs though sends never wait, because a row sends too late, hangs under every other model too.
     if (check.faults.empty() && check.cycle.empty()) {
       REQUIRE(check.channels.size() == all_channel_models().size());
-      CHECK_FALSE(test::verdict(check, ChannelModel::buffered).deadlock.deadlock);
+      const bool hangs = test::verdict(check, ChannelModel::buffered).deadlock.deadlock;
+      for (const ChannelVerdict& one : check.channels) {
+        CHECK((one.deadlock.deadlock || !hangs));
+      }
     }
   }
   CHECK(ok > 0);

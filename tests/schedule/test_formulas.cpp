@@ -129,4 +129,11 @@ TEST_CASE("a formula is refused where its schedule is", "[schedule]") {
 }
 
 }  // namespace
+TEST_CASE("looped breadth-first has no bubble formula on vee placement", "[schedule]") {
+  const ScheduleRequest request{.kind = ScheduleKind::looped_bfs};
+  CHECK(bubble_by_formula(request, Layout(4, 2, 8), {}).has_value());
+  CHECK_FALSE(bubble_by_formula(request, Layout(4, 2, 8, Placement::vee), {}).has_value());
+  CHECK(formulas_of(request, Layout(4, 2, 8, Placement::vee)).bubble_rule == "the placement is loop");
+}
+
 }  // namespace plumb
