@@ -172,8 +172,8 @@ struct UpdateKernel {
     if (j >= width) {
       return;
     }
-    float dq[kReaders][kOwn];
-    float q[kReaders][kOwn];
+    float dq[kReaders][kOwn] = {};
+    float q[kReaders][kOwn] = {};
     bool all_sole = true;
 #pragma unroll
     for (int l = 0; l < kReaders; ++l) {
@@ -185,7 +185,7 @@ struct UpdateKernel {
     }
     const std::int64_t end = (run + 1) * kTokensPerRun < tokens ? (run + 1) * kTokensPerRun : tokens;
     for (std::int64_t token = run * kTokensPerRun; token < end; ++token) {
-      float g[kReaders][kOwn];
+      float g[kReaders][kOwn] = {};
 #pragma unroll
       for (int l = 0; l < kReaders; ++l) {
         if (l < num_readers) {
