@@ -108,7 +108,9 @@ class Picture:
             self.text(x + 26, y + 4, policy, "start")
 
     def svg(self):
+        drawn, self.parts = self.parts, []
         self.axes()
+        self.parts += drawn
         self.legend()
         return ('<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 %d %d" font-family="sans-serif" font-size="12">'
                 '<rect width="100%%" height="100%%" fill="white"/>%s</svg>\n' % (self.WIDTH, self.HEIGHT,
