@@ -23,7 +23,7 @@ def demangled(names):
         line = line.replace("plumb::cuda_detail::", "").replace("plumb::", "")
         line = re.sub(r"^void run_kernel<(.*) ?>\(.*\)$", r"\1", line)
         # The last flag is that of aligned rows; one before it says whether gradients take part.
-        line = re.sub(r"true>$", "16 B>", re.sub(r"false>$", "scalar>", line))
+        line = re.sub(r"true>$", "16 B>", re.sub(r"false>$", "scalar>", line.strip()))
         short.append(line.replace("true", "gradients").replace("false, ", "").strip())
     return short
 
