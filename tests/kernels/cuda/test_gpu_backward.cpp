@@ -171,6 +171,7 @@ void check_all() {
     }
   }
   check_backward<V>(1, 2304, 3, 2, 2.0, false);
+  check_backward<V>(3, 40, 3, 24, 2.0, false);
   if (sampling.takes(1)) {
     check_backward<V>(520, 24, 4, 3, 1.0, true);  // three runs of tokens
   }
@@ -239,6 +240,44 @@ TEST_CASE("on the GPU gradients have the same bits in every order of threads", "
     CHECK(other.sources == base.sources);
     CHECK(other.partials == base.partials);
     CHECK(other.queries == base.queries);
+  }
+}
+
+TEST_CASE("on the GPU gradients of sources have the same bits wherever their token lies and however rows are aligned",
+          "[gpu]") {
+  const CpuCase<Bf16> in(7, 136, 3, 1, 2.0);
+  const auto run = [&](const CpuCase<Bf16>& of, std::int64_t from, std::int64_t tokens, std::size_t shift) {
+    DepthProblem problem = of.problem;
+    problem.tokens = tokens;
+    const auto width = static_cast<std::size_t>(problem.width);
+    const auto size = static_cast<std::size_t>(tokens) * width;
+    const auto begin = static_cast<std::size_t>(from) * width;
+    Rows<float> gradients = poison<float>(static_cast<std::int64_t>(3 * (size + shift)));
+    std::vector<DepthSourceGradient> all;
+    for (std::size_t i = 0; i < 3; ++i) {
+      all.push_back({{of.sources[i].data() + begin, of.scales[i].data() + from},
+                     gradients.data() + i * (size + shift) + shift,
+                     true});
+    }
+    Rows<float> sums = zeros<float>(problem.width);
+    simt::Machine gpu;
+    GpuWorkspace workspace;
+    Operators<Bf16>::aggregate_backward(
+        gpu, problem, {all, of.queries[0].data(), of.grads[0].data() + begin, sums.data()}, workspace(problem, 3, 1));
+    Rows<float> out;
+    for (std::size_t i = 0; i < 3; ++i) {
+      const float* row = static_cast<const float*>(all[i].gradient);
+      out.insert(out.end(), row, row + size);
+    }
+    return std::pair{out, sums};
+  };
+  const auto whole = run(in, 0, 7, 0);
+  const auto shifted = run(in, 0, 7, 1);  // gradients off the 16-byte grid
+  CHECK(same_rows(shifted.first, whole.first));
+  CHECK(same_rows(shifted.second, whole.second));
+  const auto part = run(in, 4, 2, 0);
+  for (std::size_t i = 0; i < 3; ++i) {
+    CHECK(same_bytes(part.first.data() + i * 2 * 136, whole.first.data() + (i * 7 + 4) * 136, 2 * 136 * sizeof(float)));
   }
 }
 

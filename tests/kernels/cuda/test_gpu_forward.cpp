@@ -187,7 +187,9 @@ void check_all() {
     }
   }
   check_forward<V>(8, 2304, 3, 1, 8.0);  // a thread owns columns more than once
+  check_forward<V>(8, 4096, 1, 1, 2.0);
   check_forward<V>(8, 7168, 2, 1, 2.0);
+  check_forward<V>(4, 40, 5, 24, 2.0);
 }
 
 }  // namespace
@@ -357,6 +359,33 @@ TEST_CASE("on the GPU bits depend neither on the order of threads nor on alignme
   }
   const auto part = run(simt::Order::ascending, tail, 2, 1, 9);
   CHECK(same_bytes(part.first.data(), base.first.data() + 4 * 520, static_cast<std::size_t>(size - 4 * 520) * 2));
+}
+
+TEST_CASE("on the GPU two phases equal the direct aggregate, and the order of sources matters by rounding only",
+          "[gpu]") {
+  const CpuCase<float> in(6, 136, 7, 1, 3.0);
+  const std::size_t size = 6 * 136;
+  simt::Machine gpu;
+  GpuWorkspace workspace;
+  const void* query = in.queries[0].data();
+  const auto all = in.list();
+  const auto aggregate = [&](std::span<const DepthSource> sources) {
+    Rows<float> h = poison<float>(static_cast<std::int64_t>(size));
+    Operators<float>::aggregate(gpu, in.problem, {sources, query, h.data(), nullptr});
+    return h;
+  };
+  const Rows<float> direct = aggregate(all);
+  std::vector<DepthSource> turned(all.rbegin(), all.rend());
+  CHECK(relative_difference(aggregate(turned), direct) <= 1e-6);
+
+  Rows<float> o = poison<float>(static_cast<std::int64_t>(size));
+  Rows<float> lse = poison<float>(6);
+  const PhaseOneQuery one{query, o.data(), lse.data()};
+  const std::span<const DepthSource> list(all);
+  Operators<float>::phase_one(gpu, in.problem, {list.first(4), {&one, 1}}, workspace(in.problem, 4, 1));
+  Rows<float> h = poison<float>(static_cast<std::int64_t>(size));
+  Operators<float>::merge(gpu, in.problem, {o.data(), lse.data(), list.last(3), query, h.data(), nullptr});
+  CHECK(relative_difference(h, direct) <= 1e-6);
 }
 
 TEST_CASE("on the GPU extreme logits stay finite and what is not finite stays in its token", "[gpu]") {
