@@ -24,9 +24,7 @@ struct PairTables {
 };
 
 /// What one pair of token and source passes on to one reader.
-template <class X>
-PLUMB_DEVICE void set_pair(X& x, const PairTables& tables, std::int64_t at, float p, float ds, float r) {
-  (void)x;
+PLUMB_DEVICE void set_pair(const PairTables& tables, std::int64_t at, float p, float ds, float r) {
   tables.p[at] = p;
   tables.to_query[at] = ds * r;
 }
@@ -58,14 +56,14 @@ struct ReaderCoefficients {
     for (int l = 0; l < num_readers; ++l) {
       const std::int64_t at = pair * tables.ld + l;
       if (sole[l]) {
-        set_pair(x, tables, at, 1, 0, 0);
+        set_pair(tables, at, 1, 0, 0);
         continue;
       }
       const float s = tables.p[at];
       const float p = x.exp(s - lse[l][token]);
       const float ds = p * (tables.to_query[at] - delta[l][token]);
       along = x.fma(ds, s, along);
-      set_pair(x, tables, at, p, ds, r);
+      set_pair(tables, at, p, ds, r);
     }
     tables.to_value[pair] = along * r * r / static_cast<float>(width);
   }
@@ -97,7 +95,7 @@ struct TokenCoefficients {
       if (delta_out != nullptr) {
         delta_out[token] = tables.to_query[first];
       }
-      set_pair(x, tables, first, 1, 0, 0);
+      set_pair(tables, first, 1, 0, 0);
       tables.to_value[first] = 0;
       return;
     }
@@ -117,7 +115,7 @@ struct TokenCoefficients {
       const float r = tables.scale[first + i];
       const float p = x.exp(s - total);
       const float ds = p * (tables.to_query[first + i] - delta);
-      set_pair(x, tables, first + i, p, ds, r);
+      set_pair(tables, first + i, p, ds, r);
       tables.to_value[first + i] = ds * s * r * r / static_cast<float>(width);
     }
   }

@@ -55,9 +55,6 @@ class DeviceThread {
   __device__ void store16(void* p, const Words4& words) const {
     *static_cast<uint4*>(p) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
   }
-  __device__ void store8(void* p, const Words2& words) const {
-    *static_cast<uint2*>(p) = make_uint2(words.w[0], words.w[1]);
-  }
 
   __device__ static float widen(float value) { return value; }
   __device__ static float widen(Bf16 value) { return __uint_as_float(static_cast<unsigned>(value.bits) << 16); }

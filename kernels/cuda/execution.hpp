@@ -7,7 +7,7 @@
 //   barrier()                                      of the block
 //   shuffle_xor(float (&v)[N], mask)               exchange of N values within the warp; all lanes take part
 //   shared<T>(offset_bytes, count) -> get(i), set(i, v)   4-byte elements of the block's shared memory
-//   load16(p) store16(p, w) load8(p) store8(p, w)  aligned vector accesses to global memory, as 32-bit words
+//   load16(p) store16(p, w) load8(p)               aligned vector accesses to global memory, as 32-bit words
 //   widen(value) narrow<V>(float)                  storage formats, to nearest even
 //   fma exp log inverse_sqrt                       in fp32, correctly rounded or as the C library has them
 // NOT in the interface: atomics, the number of blocks, clocks: nothing that could make bits depend on the machine.

@@ -89,7 +89,6 @@ class Thread {
   cuda_detail::Words4 load16(const void* p) { return load<cuda_detail::Words4>(p); }
   cuda_detail::Words2 load8(const void* p) { return load<cuda_detail::Words2>(p); }
   void store16(void* p, const cuda_detail::Words4& words) { store(p, words); }
-  void store8(void* p, const cuda_detail::Words2& words) { store(p, words); }
 
   static float widen(float value) { return value; }
   static float widen(Bf16 value) { return to_float(value); }
