@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // Schedules with communication from elsewhere, simulated as they stand.
+#include <algorithm>
+
 #include "cache/support/comms.hpp"
 #include "plumb/cache/comms_program.hpp"
 #include "plumb/cache/lower.hpp"
@@ -20,19 +22,34 @@ Program lowered(const Schedule& schedule) {
                Policy::standard);
 }
 
+bool has_pairs(const CommsSchedule& schedule) {
+  return std::any_of(schedule.ranks.begin(), schedule.ranks.end(), [](const auto& row) {
+    return std::any_of(row.begin(), row.end(), [](const CommsItem& item) {
+      const Action* action = std::get_if<Action>(&item);
+      return action != nullptr && action->second.has_value();
+    });
+  });
+}
+
 constexpr ChannelOrder all_orders[] = {ChannelOrder::by_readiness, ChannelOrder::fifo_per_lane,
                                        ChannelOrder::fifo_merged};
 
 }  // namespace
 
 TEST_CASE("torch's lowered schedules take as long as their computations if messages are free", "[simulator]") {
+  // But for overlapped pairs: a file sends what the first half made behind the whole pair.
   const CostModel free = latency_only(us(0));
   for (const CommsSchedule& schedule : torch_schedules()) {
     INFO(schedule.name);
     const SimTime expected = simulate(lowered(computations_of(schedule)), free).step;
     const Program program = comms_program(schedule);
     for (const ChannelOrder order : all_orders) {
-      CHECK(simulate(program, free, {.order = order}).step == expected);
+      const SimTime step = simulate(program, free, {.order = order}).step;
+      if (has_pairs(schedule)) {
+        CHECK(step >= expected);
+      } else {
+        CHECK(step == expected);
+      }
     }
   }
 }
@@ -50,10 +67,12 @@ TEST_CASE("torch's lowered schedules run on links of finite rate and move what t
   }
 }
 
-TEST_CASE("a deferred receive costs no time where sends wait for nobody", "[simulator]") {
-  // The order of receives within a row decides deadlocks, not times: a receive is posted as soon as it can be.
+TEST_CASE("a receive that is posted only before its consumer costs the time of its message", "[simulator]") {
+  // A row is run in order, and a message starts once both ends are posted.
   const CommsSchedule schedule = comms_schedule(lowered(one_f_one_b(Layout(4, 1, 8))));
-  const CostModel costs = latency_only(us(200));
-  CHECK(simulate(comms_program(with_deferred_receives(schedule)), costs).step ==
-        simulate(comms_program(schedule), costs).step);
+  const auto step_of = [](const CommsSchedule& one, int latency_us) {
+    return simulate(comms_program(one), latency_only(us(latency_us))).step;
+  };
+  CHECK(step_of(with_deferred_receives(schedule), 200) > step_of(schedule, 200));
+  CHECK(step_of(with_deferred_receives(schedule), 0) == step_of(schedule, 0));
 }
