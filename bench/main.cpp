@@ -68,7 +68,8 @@ int run(const std::vector<std::string>& arguments) {
     }
   }
   if (what.empty()) return refuse("bench what? runtime, kernels or schedule");
-  if (what != "runtime") return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels or schedule", what));
+  if (what != "runtime")
+    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels or schedule", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);

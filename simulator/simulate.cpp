@@ -299,9 +299,9 @@ class Engine {
   const StepGraph graph_;
   const ChannelOrders channels_;
   NicArbiter arbiter_;
-  std::vector<StepState> states_;         // [step]
-  std::vector<std::uint8_t> gates_;       // [message] send ready, receive posted, predecessors on the channel started
-  std::vector<std::int32_t> running_;     // [rank] index of its current computation
+  std::vector<StepState> states_;      // [step]
+  std::vector<std::uint8_t> gates_;    // [message] send ready, receive posted, predecessors on the channel started
+  std::vector<std::int32_t> running_;  // [rank] index of its current computation
   bool notices_late_;
   std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]
   EventQueue<Event> events_;

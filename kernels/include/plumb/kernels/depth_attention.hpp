@@ -1,16 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // depth_attention.hpp: forward operators of depth attention, direct and in two phases: operands and the reference.
 //
-// The functions here are the plain loops in fp32 and fp64 that everything faster is held against; cpu_operators.hpp runs
-// the same operands at the speed of the machine, in every storage format.
-// Per token: sources v_i[d], folded query q = w*g; r_i = (|v_i|^2/d + eps)^(-1/2), s_i = r_i (q . v_i),
-// Lambda = log sum_i exp(s_i), p_i = exp(s_i - Lambda), h = sum_i p_i v_i (raw values). There is no 1/sqrt(d).
-// They are NOT differentiable objects: the backward is depth_attention_backward.hpp, the state is the block machine's.
-// Shapes: values [tokens, width] in the storage format, sources as a list of pointers and never stacked; queries
-// [width] and statistics [tokens] in gradient_storage (fp32; fp64 under fp64), in which all sums and exponentials are
-// taken. Every output is fully overwritten. Order of sums is fixed per token: the bits depend on nothing but the
-// operands. Ownership: the caller's. Threads: operators share nothing. REQUIRES: non-null pointers unless a field says
-// otherwise.
+// The functions here are the plain loops in fp32 and fp64 that everything faster is held against; cpu_operators.hpp
+// runs the same operands at the speed of the machine, in every storage format. Per token: sources v_i[d], folded query
+// q = w*g; r_i = (|v_i|^2/d + eps)^(-1/2), s_i = r_i (q . v_i), Lambda = log sum_i exp(s_i), p_i = exp(s_i - Lambda), h
+// = sum_i p_i v_i (raw values). There is no 1/sqrt(d). They are NOT differentiable objects: the backward is
+// depth_attention_backward.hpp, the state is the block machine's. Shapes: values [tokens, width] in the storage format,
+// sources as a list of pointers and never stacked; queries [width] and statistics [tokens] in gradient_storage (fp32;
+// fp64 under fp64), in which all sums and exponentials are taken. Every output is fully overwritten. Order of sums is
+// fixed per token: the bits depend on nothing but the operands. Ownership: the caller's. Threads: operators share
+// nothing. REQUIRES: non-null pointers unless a field says otherwise.
 #pragma once
 
 #include <cstdint>
@@ -43,8 +42,8 @@ void fold_query(const DepthProblem& problem, const void* query, const void* gain
 /// out = partial + output, rounded once to storage; a null partial opens the block: out = output. out may alias either.
 void add_output(const DepthProblem& problem, const void* partial, const void* output, void* out);
 
-/// RMSNorm of what an aggregate or merge writes, h (|h|^2/width + eps)^(-1/2) gain, applied before rounding. A null gain
-/// means none. The reference has none.
+/// RMSNorm of what an aggregate or merge writes, h (|h|^2/width + eps)^(-1/2) gain, applied before rounding. A null
+/// gain means none. The reference has none.
 struct OutputNorm {
   const void* gain = nullptr;  ///< [width] in gradient_storage
   double eps = 1e-6;
@@ -93,8 +92,8 @@ struct MergeForward {
 };
 void merge_forward(const DepthProblem& problem, const MergeForward& args);
 
-/// How a sublayer's closed sources are best read, by bytes moved: a sole source is its own mixture; two are cheaper read
-/// again by every sublayer than mixed into memory and read from there; from three on phase one pays.
+/// How a sublayer's closed sources are best read, by bytes moved: a sole source is its own mixture; two are cheaper
+/// read again by every sublayer than mixed into memory and read from there; from three on phase one pays.
 enum class InterBlockChoice { alias, direct, batched };
 constexpr InterBlockChoice choose_inter_block(int num_sources, int num_queries) {
   if (num_sources == 1) {

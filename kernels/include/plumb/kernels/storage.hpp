@@ -52,7 +52,8 @@ struct ConstView {
   std::int64_t num_elements() const { return tokens * width; }
 };
 
-/// The elements as T (float, double, or Bf16 and Fp16 of number_formats.hpp). REQUIRES: T is the C++ type of `view.storage`.
+/// The elements as T (float, double, or Bf16 and Fp16 of number_formats.hpp). REQUIRES: T is the C++ type of
+/// `view.storage`.
 template <class T>
 const T* elements(const ConstView& view) {
   return static_cast<const T*>(view.data);

@@ -78,7 +78,8 @@ class CostModel {
   void require_fits(int num_chunks) const;
 
   // The same for the planner, in ticks of their own: the ratios are kept. The times of each chunk where they differ,
-  // and their averages. The planner knows B only as I + W; a B given otherwise is shared out between them in proportion.
+  // and their averages. The planner knows B only as I + W; a B given otherwise is shared out between them in
+  // proportion.
   PlanCosts plan_costs() const;
 
  private:
