@@ -42,6 +42,23 @@ class CpuOperandCheck {
 
   const OperandSizes& sizes() const { return sizes_; }
 
+  /// One operand by what it holds; operand_list.hpp says more of it.
+  Operand value(const char* name, const void* data) const {
+    return {.name = name, .data = data, .size_bytes = sizes_.value_bytes, .alignment = sizes_.value_alignment};
+  }
+  Operand gradient(const char* name, const void* data) const {
+    return {.name = name, .data = data, .size_bytes = sizes_.gradient_bytes, .alignment = sizes_.gradient_alignment};
+  }
+  Operand statistics(const char* name, const void* data) const {
+    return {.name = name, .data = data, .size_bytes = sizes_.statistics_bytes, .alignment = sizes_.gradient_alignment};
+  }
+  Operand query(const char* name, const void* data) const {
+    return {.name = name, .data = data, .size_bytes = sizes_.query_bytes, .alignment = sizes_.gradient_alignment};
+  }
+  Operand runs(const char* name, const void* data) const {
+    return {.name = name, .data = data, .size_bytes = sizes_.run_bytes, .alignment = sizes_.gradient_alignment};
+  }
+
   [[noreturn]] void refuse(const std::string& argument, const std::string& problem) const;
   void count(const char* list, std::size_t size, int most) const;
   /// Enough workspace for so many sources and queries on the execution's threads.

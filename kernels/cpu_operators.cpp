@@ -6,8 +6,8 @@
 
 #include "cpu_fp64.hpp"
 #include "cpu_kernels.hpp"
-#include "cpu_operand_check.hpp"
 #include "cpu_scratch.hpp"
+#include "operand_list.hpp"
 
 namespace plumb::cpu {
 
@@ -70,81 +70,14 @@ bool whole_lines(const void* rows, const DepthProblem& problem, std::size_t elem
          static_cast<std::size_t>(problem.width) * element_bytes % 64 == 0;
 }
 
-// Single operands as the checks want them.
-struct Describe {
-  const OperandSizes& sizes;
-  Operand value(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes.value_bytes, .alignment = sizes.value_alignment};
-  }
-  Operand gradient(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes.gradient_bytes, .alignment = sizes.gradient_alignment};
-  }
-  Operand statistics(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes.statistics_bytes, .alignment = sizes.gradient_alignment};
-  }
-  Operand query(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes.query_bytes, .alignment = sizes.gradient_alignment};
-  }
-  Operand runs(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes.run_bytes, .alignment = sizes.gradient_alignment};
-  }
-};
-Operand out(Operand operand) {
-  operand.output = true;
-  return operand;
-}
-Operand optional(Operand operand) {
-  operand.optional = true;
-  return operand;
-}
-Operand alias(Operand operand, int group) {
-  operand.alias_group = group;
-  return operand;
-}
-Operand element(Operand operand, const char* list, std::size_t index) {
-  operand.list = list;
-  operand.index = static_cast<std::int64_t>(index);
-  return operand;
-}
-
-// Groups of operands that may be the same memory.
-constexpr int kMixtureGroup = 1;
-constexpr int kLseGroup = 2;
-constexpr int kPartialGroup = 3;
-
-template <class Visit>
-void visit_sources(const Describe& of, const char* list, std::span<const DepthSource> sources, const Visit& visit) {
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    visit(element(of.value("value", sources[i].value), list, i));
-    visit(element(optional(of.statistics("inverse_rms", sources[i].inverse_rms)), list, i));
-  }
-}
-
-template <class Visit>
-void visit_gradients(const Describe& of, std::span<const DepthSourceGradient> sources, const Visit& visit) {
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    visit(element(of.value("source.value", sources[i].source.value), "sources", i));
-    visit(element(optional(of.statistics("source.inverse_rms", sources[i].source.inverse_rms)), "sources", i));
-    visit(element(out(of.gradient("gradient", sources[i].gradient)), "sources", i));
-  }
-}
-
-float checked_norm_eps(const CpuOperandCheck& check, const OutputNorm& norm) {
-  if (norm.gain != nullptr && !(norm.eps > 0)) {
-    check.refuse("norm.eps", "is not a positive number");
-  }
-  return static_cast<float>(norm.eps);
-}
-
 }  // namespace
 
 void inverse_rms(const DepthProblem& problem, const void* block, void* inverse_rms, const Execution& execution) {
   const CpuOperandCheck check("inverse_rms", problem);
-  const Describe of{check.sizes()};
   check.workspace(execution, 1, 1);
   check.operands([&](const auto& visit) {
-    visit(of.value("block", block));
-    visit(out(of.statistics("inverse_rms", inverse_rms)));
+    visit(check.value("block", block));
+    visit(out(check.statistics("inverse_rms", inverse_rms)));
   });
   if (problem.storage == Storage::fp64) {
     plumb::inverse_rms(problem, block, inverse_rms);
@@ -156,13 +89,12 @@ void inverse_rms(const DepthProblem& problem, const void* block, void* inverse_r
 
 void add_output(const DepthProblem& problem, const AddOutput& args, const Execution& execution) {
   const CpuOperandCheck check("add_output", problem);
-  const Describe of{check.sizes()};
   check.workspace(execution, 1, 1);
   check.operands([&](const auto& visit) {
-    visit(alias(optional(of.value("partial", args.partial)), kPartialGroup));
-    visit(alias(of.value("output", args.output), kPartialGroup));
-    visit(alias(out(of.value("out", args.out)), kPartialGroup));
-    visit(out(optional(of.statistics("inverse_rms", args.inverse_rms))));
+    visit(alias(optional(check.value("partial", args.partial)), kPartialGroup));
+    visit(alias(check.value("output", args.output), kPartialGroup));
+    visit(alias(out(check.value("out", args.out)), kPartialGroup));
+    visit(out(optional(check.statistics("inverse_rms", args.inverse_rms))));
   });
   if (problem.storage == Storage::fp64) {
     add_output_fp64(problem, args);
@@ -175,20 +107,19 @@ void add_output(const DepthProblem& problem, const AddOutput& args, const Execut
 
 void weighted_sum(const DepthProblem& problem, const WeightedSum& args, const Execution& execution) {
   const CpuOperandCheck check("weighted_sum", problem);
-  const Describe of{check.sizes()};
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("out", args.out.size(), kMaxQueries);
   check.workspace(execution, args.sources.size(), args.out.size());
   check.operands([&](const auto& visit) {
     for (std::size_t i = 0; i < args.sources.size(); ++i) {
-      Operand source = of.value(nullptr, args.sources[i]);
+      Operand source = check.value(nullptr, args.sources[i]);
       visit(element(source, "sources", i));
     }
-    Operand weights = of.statistics("weights", args.weights);
+    Operand weights = check.statistics("weights", args.weights);
     weights.size_bytes *= args.sources.size() * args.out.size();
     visit(weights);
     for (std::size_t g = 0; g < args.out.size(); ++g) {
-      visit(element(out(of.value(nullptr, args.out[g])), "out", g));
+      visit(element(out(check.value(nullptr, args.out[g])), "out", g));
     }
   });
   if (problem.storage == Storage::fp64) {
@@ -214,7 +145,6 @@ void weighted_sum(const DepthProblem& problem, const WeightedSum& args, const Ex
 
 void phase_one_forward(const DepthProblem& problem, const PhaseOneForward& args, const Execution& execution) {
   const CpuOperandCheck check("phase_one_forward", problem);
-  const Describe of{check.sizes()};
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("queries", args.queries.size(), kMaxQueries);
   if (!args.inverse_rms_out.empty() && args.inverse_rms_out.size() != args.sources.size()) {
@@ -224,15 +154,15 @@ void phase_one_forward(const DepthProblem& problem, const PhaseOneForward& args,
   check.workspace(execution, args.sources.size(), args.queries.size());
   const bool wide = args.fp32_mixture;
   check.operands([&](const auto& visit) {
-    visit_sources(of, "sources", args.sources, visit);
+    visit_sources(check, "sources", args.sources, visit);
     for (std::size_t i = 0; i < args.inverse_rms_out.size(); ++i) {
-      visit(element(out(optional(of.statistics(nullptr, args.inverse_rms_out[i]))), "inverse_rms_out", i));
+      visit(element(out(optional(check.statistics(nullptr, args.inverse_rms_out[i]))), "inverse_rms_out", i));
     }
     for (std::size_t g = 0; g < args.queries.size(); ++g) {
       const PhaseOneQuery& own = args.queries[g];
-      visit(element(of.query("query", own.query), "queries", g));
-      visit(element(out(optional(wide ? of.gradient("o", own.o) : of.value("o", own.o))), "queries", g));
-      visit(element(out(of.statistics("lse", own.lse)), "queries", g));
+      visit(element(check.query("query", own.query), "queries", g));
+      visit(element(out(optional(wide ? check.gradient("o", own.o) : check.value("o", own.o))), "queries", g));
+      visit(element(out(check.statistics("lse", own.lse)), "queries", g));
     }
   });
   if (problem.storage == Storage::fp64) {
@@ -257,16 +187,15 @@ void phase_one_forward(const DepthProblem& problem, const PhaseOneForward& args,
 
 void aggregate_forward(const DepthProblem& problem, const AggregateForward& args, const Execution& execution) {
   const CpuOperandCheck check("aggregate_forward", problem);
-  const Describe of{check.sizes()};
   check.count("sources", args.sources.size(), kMaxSources);
   const float norm_eps = checked_norm_eps(check, args.norm);
   check.workspace(execution, args.sources.size(), 1);
   check.operands([&](const auto& visit) {
-    visit_sources(of, "sources", args.sources, visit);
-    visit(of.query("query", args.query));
-    visit(optional(of.query("norm.gain", args.norm.gain)));
-    visit(out(optional(of.value("h", args.h))));
-    visit(out(optional(of.statistics("lse", args.lse))));
+    visit_sources(check, "sources", args.sources, visit);
+    visit(check.query("query", args.query));
+    visit(optional(check.query("norm.gain", args.norm.gain)));
+    visit(out(optional(check.value("h", args.h))));
+    visit(out(optional(check.statistics("lse", args.lse))));
   });
   if (problem.storage == Storage::fp64) {
     aggregate_fp64(problem, args);
@@ -288,7 +217,6 @@ void aggregate_forward(const DepthProblem& problem, const AggregateForward& args
 
 void merge_forward(const DepthProblem& problem, const MergeForward& args, const Execution& execution) {
   const CpuOperandCheck check("merge_forward", problem);
-  const Describe of{check.sizes()};
   check.count("later", args.later.size(), kMaxSources);
   const float norm_eps = checked_norm_eps(check, args.norm);
   check.workspace(execution, std::max<std::size_t>(args.later.size(), 1), 1);
@@ -300,19 +228,19 @@ void merge_forward(const DepthProblem& problem, const MergeForward& args, const 
                  "is null; legal: both output and partial_out, or neither");
   }
   check.operands([&](const auto& visit) {
-    visit(alias(optional(args.fp32_mixture ? of.gradient("o", args.o) : of.value("o", args.o)), kMixtureGroup));
-    visit(alias(optional(of.statistics("lse_in", args.lse_in)), kLseGroup));
+    visit(alias(optional(args.fp32_mixture ? check.gradient("o", args.o) : check.value("o", args.o)), kMixtureGroup));
+    visit(alias(optional(check.statistics("lse_in", args.lse_in)), kLseGroup));
     for (std::size_t i = 0; i < args.later.size(); ++i) {
-      const Operand value = element(of.value("value", args.later[i].value), "later", i);
+      const Operand value = element(check.value("value", args.later[i].value), "later", i);
       visit(i + 1 == args.later.size() ? alias(value, kPartialGroup) : value);
-      visit(element(optional(of.statistics("inverse_rms", args.later[i].inverse_rms)), "later", i));
+      visit(element(optional(check.statistics("inverse_rms", args.later[i].inverse_rms)), "later", i));
     }
-    visit(alias(optional(of.value("output", args.output)), kPartialGroup));
-    visit(alias(out(optional(of.value("partial_out", args.partial_out))), kPartialGroup));
-    visit(of.query("query", args.query));
-    visit(optional(of.query("norm.gain", args.norm.gain)));
-    visit(alias(out(of.value("h", args.h)), kMixtureGroup));
-    visit(alias(out(optional(of.statistics("lse_out", args.lse_out))), kLseGroup));
+    visit(alias(optional(check.value("output", args.output)), kPartialGroup));
+    visit(alias(out(optional(check.value("partial_out", args.partial_out))), kPartialGroup));
+    visit(check.query("query", args.query));
+    visit(optional(check.query("norm.gain", args.norm.gain)));
+    visit(alias(out(check.value("h", args.h)), kMixtureGroup));
+    visit(alias(out(optional(check.statistics("lse_out", args.lse_out))), kLseGroup));
   });
   if (problem.storage == Storage::fp64) {
     merge_fp64(problem, args);
@@ -339,7 +267,6 @@ void merge_forward(const DepthProblem& problem, const MergeForward& args, const 
 
 void merge_backward(const DepthProblem& problem, const MergeBackward& args, const Execution& execution) {
   const CpuOperandCheck check("merge_backward", problem);
-  const Describe of{check.sizes()};
   if (args.o == nullptr || args.grad_partial != nullptr) {
     check.count("later", args.later.size(), kMaxSources);
   } else if (args.later.size() > static_cast<std::size_t>(kMaxSources)) {
@@ -350,16 +277,16 @@ void merge_backward(const DepthProblem& problem, const MergeBackward& args, cons
     check.refuse(args.o == nullptr ? "o" : "lse_in", "is null; legal: both o and lse_in, or neither");
   }
   check.operands([&](const auto& visit) {
-    visit(optional(of.gradient("o", args.o)));
-    visit(optional(of.statistics("lse_in", args.lse_in)));
-    visit_sources(of, "later", args.later, visit);
-    visit(of.query("query", args.query));
-    visit(of.gradient("grad_h", args.grad_h));
-    visit(of.statistics("lse", args.lse));
-    visit(out(of.statistics("delta", args.delta)));
-    Operand gradient = out(of.gradient("grad_partial", args.grad_partial));
+    visit(optional(check.gradient("o", args.o)));
+    visit(optional(check.statistics("lse_in", args.lse_in)));
+    visit_sources(check, "later", args.later, visit);
+    visit(check.query("query", args.query));
+    visit(check.gradient("grad_h", args.grad_h));
+    visit(check.statistics("lse", args.lse));
+    visit(out(check.statistics("delta", args.delta)));
+    Operand gradient = out(check.gradient("grad_partial", args.grad_partial));
     visit(optional(gradient));
-    Operand sums = out(of.runs("query_sums", args.query_sums));
+    Operand sums = out(check.runs("query_sums", args.query_sums));
     sums.optional = args.grad_partial == nullptr;
     visit(sums);
   });
@@ -385,14 +312,13 @@ void merge_backward(const DepthProblem& problem, const MergeBackward& args, cons
 
 void aggregate_backward(const DepthProblem& problem, const AggregateBackward& args, const Execution& execution) {
   const CpuOperandCheck check("aggregate_backward", problem);
-  const Describe of{check.sizes()};
   check.count("sources", args.sources.size(), kMaxSources);
   check.workspace(execution, args.sources.size(), 1);
   check.operands([&](const auto& visit) {
-    visit_gradients(of, args.sources, visit);
-    visit(of.query("query", args.query));
-    visit(of.gradient("grad_h", args.grad_h));
-    visit(out(of.runs("query_sums", args.query_sums)));
+    visit_gradients(check, args.sources, visit);
+    visit(check.query("query", args.query));
+    visit(check.gradient("grad_h", args.grad_h));
+    visit(out(check.runs("query_sums", args.query_sums)));
   });
   if (problem.storage == Storage::fp64) {
     plumb::aggregate_backward(problem, args);
@@ -416,7 +342,6 @@ void aggregate_backward(const DepthProblem& problem, const AggregateBackward& ar
 
 void inter_block_backward(const DepthProblem& problem, const InterBlockBackward& args, const Execution& execution) {
   const CpuOperandCheck check("inter_block_backward", problem);
-  const Describe of{check.sizes()};
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("readers", args.readers.size(), kMaxQueries);
   check.workspace(execution, args.sources.size(), args.readers.size());
@@ -427,18 +352,18 @@ void inter_block_backward(const DepthProblem& problem, const InterBlockBackward&
     }
   }
   check.operands([&](const auto& visit) {
-    visit_gradients(of, args.sources, visit);
+    visit_gradients(check, args.sources, visit);
     for (std::size_t l = 0; l < args.readers.size(); ++l) {
       const InterBlockReader& own = args.readers[l];
       const auto unless_sole = [&](Operand operand) {
         operand.optional = own.sole_source;
         return element(operand, "readers", l);
       };
-      visit(element(of.query("query", own.query), "readers", l));
-      visit(element(of.gradient("grad_h", own.grad_h), "readers", l));
-      visit(unless_sole(of.statistics("lse", own.lse)));
-      visit(unless_sole(of.statistics("delta", own.delta)));
-      visit(unless_sole(out(of.runs("query_sums", own.query_sums))));
+      visit(element(check.query("query", own.query), "readers", l));
+      visit(element(check.gradient("grad_h", own.grad_h), "readers", l));
+      visit(unless_sole(check.statistics("lse", own.lse)));
+      visit(unless_sole(check.statistics("delta", own.delta)));
+      visit(unless_sole(out(check.runs("query_sums", own.query_sums))));
     }
   });
   if (problem.storage == Storage::fp64) {

@@ -1,20 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cuda/operand_rules.hpp"
 
-#include "cpu_operand_check.hpp"
 #include "cuda/tables.hpp"
+#include "operand_list.hpp"
 
 namespace plumb::cuda_detail {
 
 namespace {
 
-using kernels_detail::CpuOperandCheck;
-using kernels_detail::Operand;
-
-// Groups of operands that may be the same memory.
-constexpr int kMixtureGroup = 1;
-constexpr int kLseGroup = 2;
-constexpr int kPartialGroup = 3;
+using namespace kernels_detail;
 
 // Checks of one call: the problem at once, the operands as they are listed.
 class Rules : public CpuOperandCheck {
@@ -32,11 +26,7 @@ class Rules : public CpuOperandCheck {
 
   void sources(const char* list, std::size_t size) const { count(list, size, cuda::kMaxSources); }
 
-  void norm(const OutputNorm& norm) const {
-    if (norm.gain != nullptr && !(norm.eps > 0)) {
-      refuse("norm.eps", "is not a positive number");
-    }
-  }
+  void norm(const OutputNorm& norm) const { (void)checked_norm_eps(*this, norm); }
 
   void both_or_neither(const char* a_name, const void* a, const char* b_name, const void* b) const {
     if ((a == nullptr) != (b == nullptr)) {
@@ -60,21 +50,6 @@ class Rules : public CpuOperandCheck {
     }
   }
 
-  Operand value(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes().value_bytes, .alignment = sizes().value_alignment};
-  }
-  Operand gradient(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes().gradient_bytes, .alignment = sizeof(float)};
-  }
-  Operand statistics(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes().statistics_bytes, .alignment = sizeof(float)};
-  }
-  Operand query(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes().query_bytes, .alignment = sizeof(float)};
-  }
-  Operand runs(const char* name, const void* data) const {
-    return {.name = name, .data = data, .size_bytes = sizes().run_bytes, .alignment = sizeof(float)};
-  }
   // The workspace as an operand: it may overlap nothing.
   static Operand scratch(const cuda::Execution& execution) {
     return {.name = "execution.workspace",
@@ -86,41 +61,6 @@ class Rules : public CpuOperandCheck {
  private:
   DepthProblem problem_;
 };
-
-Operand out(Operand operand) {
-  operand.output = true;
-  return operand;
-}
-Operand optional(Operand operand, bool yes = true) {
-  operand.optional = yes;
-  return operand;
-}
-Operand alias(Operand operand, int group) {
-  operand.alias_group = group;
-  return operand;
-}
-Operand element(Operand operand, const char* list, std::size_t index) {
-  operand.list = list;
-  operand.index = static_cast<std::int64_t>(index);
-  return operand;
-}
-
-template <class Visit>
-void visit_sources(const Rules& of, const char* list, std::span<const DepthSource> sources, const Visit& visit) {
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    visit(element(of.value("value", sources[i].value), list, i));
-    visit(element(optional(of.statistics("inverse_rms", sources[i].inverse_rms)), list, i));
-  }
-}
-
-template <class Visit>
-void visit_gradients(const Rules& of, std::span<const DepthSourceGradient> sources, const Visit& visit) {
-  for (std::size_t i = 0; i < sources.size(); ++i) {
-    visit(element(of.value("source.value", sources[i].source.value), "sources", i));
-    visit(element(optional(of.statistics("source.inverse_rms", sources[i].source.inverse_rms)), "sources", i));
-    visit(element(out(of.gradient("gradient", sources[i].gradient)), "sources", i));
-  }
-}
 
 }  // namespace
 

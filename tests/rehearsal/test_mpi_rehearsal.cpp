@@ -4,39 +4,20 @@
 #include <chrono>
 #include <memory>
 
-#include <mpi.h>
-
 #include "plumb/cache/lower.hpp"
-#include "plumb/comm/mpi.hpp"
 #include "plumb/rehearsal/launch.hpp"
 #include "plumb/rehearsal/report.hpp"
 #include "plumb/runtime/run_error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
+#include "support/mpi_world.hpp"
 
 namespace plumb {
 namespace {
 
 using namespace std::chrono_literals;
 
-// MPI starts once per process; the cases want a world each.
-struct MpiProcess {
-  MpiProcess() {
-    int level = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
-  }
-  ~MpiProcess() { MPI_Finalize(); }
-};
-
-struct World {
-  World() {
-    static const MpiProcess process;
-    mpi = std::make_unique<MpiWorld>();
-  }
-  int size() const { return mpi->transport().size(); }
-  RankId rank() const { return RankId(mpi->transport().rank().value); }
-  std::unique_ptr<MpiWorld> mpi;
-};
+using test::World;
 
 RehearsalPlan plan_for(int num_ranks, Policy policy, ScheduleKind kind) {
   const SlotShape shape{1, 4096, Storage::fp32};

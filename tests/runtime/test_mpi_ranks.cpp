@@ -6,12 +6,9 @@
 #include <random>
 #include <thread>
 
-#include <mpi.h>
-
 #include "cache/support/programs.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
-#include "plumb/comm/mpi.hpp"
 #include "plumb/runtime/executor.hpp"
 #include "plumb/runtime/interpreter.hpp"
 #include "plumb/runtime/run_error.hpp"
@@ -20,6 +17,7 @@
 #include "runtime/support/model_host.hpp"
 #include "runtime/support/named_programs.hpp"
 #include "support/catch.hpp"
+#include "support/mpi_world.hpp"
 
 namespace plumb::test {
 namespace {
@@ -30,26 +28,10 @@ using ProgramPtr = std::shared_ptr<const Program>;
 
 constexpr std::chrono::seconds limit{60};
 
-// MPI starts once per process; the cases want a world each.
-struct MpiProcess {
-  MpiProcess() {
-    int level = 0;
-    MPI_Init_thread(nullptr, nullptr, MPI_THREAD_SERIALIZED, &level);
-  }
-  ~MpiProcess() { MPI_Finalize(); }
-};
-
-struct World {
-  World() {
-    static const MpiProcess process;
-    mpi = std::make_unique<MpiWorld>();
-  }
-  int size() const { return mpi->transport().size(); }
-  RankId rank() const { return RankId(mpi->transport().rank().value); }
+struct ExecutorWorld : World {
   Executor executor(const StageTable& stages, const ExecutorOptions& options = {}) const {
     return Executor(rank(), stages, &mpi->transport(), &mpi->control(), options);
   }
-  std::unique_ptr<MpiWorld> mpi;
 };
 
 ProgramPtr random_program_on(Dice& dice, int num_ranks) {
@@ -67,7 +49,8 @@ ProgramPtr regular_program(int num_ranks, Policy policy, int vp = 2) {
 }
 
 // Chunks of this rank whose gradients differ from the interpreter's.
-int num_different(const World& world, const Program& program, const ModelHost& host, const ModelHost& expected) {
+int num_different(const ExecutorWorld& world, const Program& program, const ModelHost& host,
+                  const ModelHost& expected) {
   int different = 0;
   for (const ChunkId chunk : program.layout.chunks_on(world.rank())) {
     different += host.gradients(chunk) == expected.gradients(chunk) ? 0 : 1;
@@ -76,7 +59,7 @@ int num_different(const World& world, const Program& program, const ModelHost& h
 }
 
 TEST_CASE("processes give an integer model the gradients of one process and the bytes of the formula", "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   Dice dice(51);
   for (int i = 0; i < 12; ++i) {
     const ProgramPtr program = random_program_on(dice, world.size());
@@ -111,7 +94,7 @@ TEST_CASE("processes give an integer model the gradients of one process and the 
 }
 
 TEST_CASE("processes and one thread give the same bits, step after step", "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   Dice dice(52);
   for (int i = 0; i < 8; ++i) {
     const ProgramPtr program = random_program_on(dice, world.size());
@@ -132,7 +115,7 @@ TEST_CASE("processes and one thread give the same bits, step after step", "[runt
 }
 
 TEST_CASE("processes give the bits of one thread under every schedule", "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   for (const ScheduleKind kind : all_schedule_kinds()) {
     for (const Policy policy : block_policies) {
       // Many processes on few cores are slow to take turns.
@@ -165,7 +148,7 @@ TEST_CASE("random delays between processes change no bit", "[runtime]") {
     std::mt19937 compute_;
     std::mt19937 comm_;
   };
-  const World world;
+  const ExecutorWorld world;
   for (const Policy policy : block_policies) {
     INFO(to_string(policy));
     const ProgramPtr program = regular_program(world.size(), policy);
@@ -215,7 +198,7 @@ class HoldMiddle final : public StepObserver {
 };
 
 // Whether b_0 reached rank 2 while rank 1 was held.
-bool passes_while_held(const World& world, Policy policy, std::chrono::milliseconds hold) {
+bool passes_while_held(const ExecutorWorld& world, Policy policy, std::chrono::milliseconds hold) {
   const Layout layout(world.size(), 1, 1);
   const int sublayers = 2 * world.size();
   const DepthMap depth(sublayers, 2, DepthMap::even_cuts(sublayers, sublayers, world.size()));
@@ -233,7 +216,7 @@ bool passes_while_held(const World& world, Policy policy, std::chrono::milliseco
 }
 
 TEST_CASE("a passing block reaches the next process while the middle one computes, under cached only", "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   if (world.size() < 3) return;
   // On a busy machine the block may need longer than the hold; a longer hold decides.
   bool passed = false;
@@ -246,7 +229,7 @@ TEST_CASE("a passing block reaches the next process while the middle one compute
 
 TEST_CASE("an executor between processes trains, evaluates and trains with another number of microbatches",
           "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   const Layout layout(world.size(), 2, world.size());
   const DepthMap depth(13, 3, DepthMap::even_cuts(13, 13, layout.num_chunks()));
   const auto program_of = [&](int microbatches, bool forward_only) {
@@ -274,7 +257,7 @@ TEST_CASE("a stage that throws in one process ends the others within seconds", "
     void forward(const StageForward&) override { throw std::domain_error("the loss is not a number"); }
     void backward(const StageBackward&) override {}
   };
-  const World world;
+  const ExecutorWorld world;
   if (world.size() < 2) return;
   const ProgramPtr program = regular_program(world.size(), Policy::cached);
   const IntegerModel model(program->depth, 2, 4);
@@ -299,7 +282,7 @@ TEST_CASE("a stage that throws in one process ends the others within seconds", "
 }
 
 TEST_CASE("another program on the last process is refused on all", "[runtime]") {
-  const World world;
+  const ExecutorWorld world;
   if (world.size() < 2) return;
   const ProgramPtr usual = regular_program(world.size(), Policy::cached);
   const ProgramPtr other = regular_program(world.size(), Policy::direct);

@@ -113,4 +113,19 @@ struct SourceSet {
   }
 };
 
+/// |got - expected|_2 / |expected|_2 of a row, root of the mean square over the rows.
+inline double rms_of_rows(const Rows<double>& got, const Rows<double>& expected, std::size_t width) {
+  double sum = 0;
+  for (std::size_t begin = 0; begin < got.size(); begin += width) {
+    double error = 0;
+    double scale = 0;
+    for (std::size_t k = begin; k < begin + width; ++k) {
+      error += (got[k] - expected[k]) * (got[k] - expected[k]);
+      scale += expected[k] * expected[k];
+    }
+    sum += error / scale;
+  }
+  return std::sqrt(sum * static_cast<double>(width) / static_cast<double>(got.size()));
+}
+
 }  // namespace plumb::testing
