@@ -14,7 +14,7 @@ if(CUDAToolkit_VERSION VERSION_GREATER_EQUAL 12.8)
 endif()
 set(PLUMB_CUDA_ARCHITECTURES "${architectures}" CACHE STRING "Compute capabilities the GPU kernels are compiled for")
 
-set(flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -Xcompiler=-fPIC
+set(flags -std=c++20 -O3 -fmad=false --expt-relaxed-constexpr -Xcompiler=-fPIC -Xptxas=-warn-spills
   -I${CMAKE_CURRENT_SOURCE_DIR} -I${CMAKE_CURRENT_SOURCE_DIR}/include)
 foreach(architecture IN LISTS PLUMB_CUDA_ARCHITECTURES)
   list(APPEND flags -gencode arch=compute_${architecture},code=sm_${architecture})
@@ -37,5 +37,6 @@ set_source_files_properties(${objects} PROPERTIES EXTERNAL_OBJECT ON GENERATED O
 add_library(plumb_kernels_cuda STATIC cuda/cuda_operators.cpp ${objects})
 add_library(plumbline::kernels_cuda ALIAS plumb_kernels_cuda)
 target_include_directories(plumb_kernels_cuda PRIVATE ${CMAKE_CURRENT_SOURCE_DIR})
+set_property(TARGET plumb_kernels_cuda PROPERTY PLUMB_CUDA_OBJECTS ${objects})
 target_link_libraries(plumb_kernels_cuda PUBLIC plumbline::kernels PRIVATE CUDA::cudart_static)
 plumb_strict(plumb_kernels_cuda)

@@ -13,7 +13,6 @@ import tempfile
 
 ARCHITECTURES = (80, 90, 100)
 root = pathlib.Path(__file__).resolve().parents[2]
-nvcc = sys.argv[1] if len(sys.argv) > 1 else "nvcc"
 
 
 def demangled(names):
@@ -28,7 +27,7 @@ def demangled(names):
     return short
 
 
-def kernels_of(storage):
+def kernels_of(nvcc, storage):
     flags = ["-std=c++20", "-O3", "-fmad=false", "--expt-relaxed-constexpr", f"-I{root}/kernels", f"-I{root}/kernels/include"]
     for each in ARCHITECTURES:
         flags += ["-gencode", f"arch=compute_{each},code=sm_{each}"]
@@ -44,16 +43,22 @@ def kernels_of(storage):
     return {(name, int(sm)): (int(registers), int(stores) + int(loads)) for name, sm, stores, loads, registers in found}
 
 
-table = {}
-for storage in ("fp32", "bf16", "fp16"):
-    table.update(kernels_of(storage))
-names = sorted({name for name, _ in table})
-spills = sum(spill for _, spill in table.values())
-print("| kernel | " + " | ".join(f"sm_{each}" for each in ARCHITECTURES) + " |")
-print("|---" * (len(ARCHITECTURES) + 1) + "|")
-for short, name in sorted(zip(demangled(names), names)):
-    cells = [f"{table[name, each][0]}" + (f" (spills {table[name, each][1]} B)" if table[name, each][1] else "")
-             for each in ARCHITECTURES]
-    print(f"| `{short}` | " + " | ".join(cells) + " |")
-print(f"\n{len(names)} kernels, {len(ARCHITECTURES)} architectures, {spills} bytes spilled.")
-sys.exit(1 if spills else 0)
+def main():
+    nvcc = sys.argv[1] if len(sys.argv) > 1 else "nvcc"
+    table = {}
+    for storage in ("fp32", "bf16", "fp16"):
+        table.update(kernels_of(nvcc, storage))
+    names = sorted({name for name, _ in table})
+    spills = sum(spill for _, spill in table.values())
+    print("| kernel | " + " | ".join(f"sm_{each}" for each in ARCHITECTURES) + " |")
+    print("|---" * (len(ARCHITECTURES) + 1) + "|")
+    for short, name in sorted(zip(demangled(names), names)):
+        cells = [f"{table[name, each][0]}" + (f" (spills {table[name, each][1]} B)" if table[name, each][1] else "")
+                 for each in ARCHITECTURES]
+        print(f"| `{short}` | " + " | ".join(cells) + " |")
+    print(f"\n{len(names)} kernels, {len(ARCHITECTURES)} architectures, {spills} bytes spilled.")
+    sys.exit(1 if spills else 0)
+
+
+if __name__ == "__main__":
+    main()
