@@ -99,6 +99,7 @@ BlockMachine::BlockMachine(const DepthConfig& config, const ChunkRange& chunk, s
   context.range = chunk;
   context.parameters = &parameters;
   context.query_batch = options.query_batch;
+  context.statistics = options.statistics;
   const OperandCheck check(context, "construction");
   if (sublayers.size() != static_cast<std::size_t>(chunk.count)) {
     check.refuse("one sublayer object each expected, " + std::to_string(chunk.count) + ", got " +
@@ -116,6 +117,10 @@ BlockMachine::BlockMachine(const DepthConfig& config, const ChunkRange& chunk, s
   if (context.plan.num_read >= cpu::kMaxSources) {
     check.refuse("it reads " + std::to_string(context.plan.num_read) + " blocks; legal: fewer than " +
                  std::to_string(cpu::kMaxSources));
+  }
+  const std::size_t num_aggregates = sublayers.size() + (context.plan.head ? 1 : 0);
+  if (options.statistics != nullptr && options.statistics->rows().size() != num_aggregates) {
+    check.refuse("the depth statistics were made for another chunk");
   }
   context.sublayers = std::move(sublayers);
   state_->recompute = options.recompute;

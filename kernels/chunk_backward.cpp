@@ -110,6 +110,9 @@ void ChunkRun::sublayer_backward(int sublayer, const Part& part, const void* par
   const ConstView df{grad_partial, problem_.tokens, problem_.width, gradient_storage_};
   const View dh{grad_h(sublayer, part), problem_.tokens, problem_.width, gradient_storage_};
   Sublayer& own = *context_.sublayers[index(sublayer)];
+  if (DepthStatistics* const statistics = active_statistics()) {
+    statistics->add_output_gradient(index(sublayer), df);
+  }
   if (split) {
     own.backward_input(tape_, df, dh);
   } else {

@@ -14,12 +14,14 @@ void ChunkRun::forward(const MachineForward& args) {
   }
   if (plan_.head) {
     scale_sources(plan_.num_read);
-    workspace_.sources.clear();
-    for (int n = 0; n < plan_.num_read; ++n) {
-      workspace_.sources.push_back(source(n));
+    const std::span<const DepthSource> sources = all_sources(plan_.num_read, nullptr);
+    const void* const query = folded(context_.range.count);
+    cpu::aggregate_forward(problem_, {sources, query, args.head, nullptr}, execution());
+    if (DepthStatistics* const statistics = active_statistics()) {
+      const std::size_t row = index(context_.range.count);
+      statistics->add_weights(row, problem_, sources, false, query, execution());
+      statistics->add_output(row, {args.head, problem_.tokens, problem_.width, problem_.storage});
     }
-    cpu::aggregate_forward(problem_, {workspace_.sources, folded(context_.range.count), args.head, nullptr},
-                           execution());
   }
 }
 
@@ -29,9 +31,21 @@ void ChunkRun::recompute(const MachineBackward& args) {
   scale_sources(plan_.num_read);
 }
 
+std::span<const DepthSource> ChunkRun::all_sources(int num_blocks, const void* partial) {
+  workspace_.sources.clear();
+  for (int n = 0; n < num_blocks; ++n) {
+    workspace_.sources.push_back(source(n));
+  }
+  if (partial != nullptr) {
+    workspace_.sources.push_back({partial, nullptr});
+  }
+  return workspace_.sources;
+}
+
 void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing) {
   const void* partial = partial_in;
   const void* output = nullptr;  // of the sublayer before, still to be added to the partial by whoever reads the sum
+  DepthStatistics* const statistics = recomputing ? nullptr : active_statistics();
   for (int i = 0; i < context_.range.count; ++i) {
     const SublayerPlan& own = plan_.sublayers[index(i)];
     phase_one(i);
@@ -40,9 +54,17 @@ void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bo
       partial = saved_partial(i - 1);
       output = nullptr;
     }
+    if (statistics != nullptr) {
+      statistics->add_weights(index(i), problem_, all_sources(own.block, partial), partial != nullptr, folded(i),
+                              execution());
+    }
     // The first output of a block is the partial.
     void* f = own.opens && own.saved_partial >= 0 ? saved_partial(i) : workspace_.f.at(0);
-    context_.sublayers[index(i)]->forward(tape_, h, {f, problem_.tokens, problem_.width, problem_.storage}, keep);
+    const View written{f, problem_.tokens, problem_.width, problem_.storage};
+    context_.sublayers[index(i)]->forward(tape_, h, written, keep);
+    if (statistics != nullptr) {
+      statistics->add_output(index(i), written);
+    }
 
     // Recomputing, the last sublayer of a block or of the chunk runs for the host's tape alone: its sum exists.
     if (own.closes) {

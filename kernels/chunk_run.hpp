@@ -31,6 +31,7 @@ struct ChunkContext {
   ChunkPlan plan;
   std::vector<Sublayer*> sublayers;
   DepthParameters* parameters = nullptr;
+  DepthStatistics* statistics = nullptr;
   int query_batch = 0;
 };
 
@@ -76,9 +77,14 @@ class ChunkRun {
   cpu::Execution execution() const;
   std::span<const DepthSource> later_sources(int sublayer, const void* partial);
 
+  DepthStatistics* active_statistics() const {
+    return context_.statistics != nullptr && context_.statistics->active() ? context_.statistics : nullptr;
+  }
+
   // chunk_forward.cpp
   void run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing);
   ConstView aggregate(int sublayer, const void* partial, const void* output);
+  std::span<const DepthSource> all_sources(int num_blocks, const void* partial);
 
   // chunk_backward.cpp
   void head_backward(const void* grad_head);

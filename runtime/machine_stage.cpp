@@ -14,7 +14,10 @@ struct MachineStage::State {
         DepthParameters& parameters, MachineStageOptions the_options)
       : options(std::move(the_options)),
         machine(config, chunk, std::move(sublayers), parameters,
-                {.recompute = options.recompute, .query_batch = 8, .workspace = options.workspace}),
+                {.recompute = options.recompute,
+                 .query_batch = 8,
+                 .workspace = options.workspace,
+                 .statistics = options.statistics}),
         width(config.width),
         storage(config.storage),
         has_aggregate(chunk.has_head && config.head_aggregate) {

@@ -19,6 +19,7 @@
 
 #include "plumb/kernels/depth_config.hpp"
 #include "plumb/kernels/depth_parameters.hpp"
+#include "plumb/kernels/depth_statistics.hpp"
 #include "plumb/kernels/storage.hpp"
 #include "plumb/kernels/sublayer.hpp"
 
@@ -80,6 +81,7 @@ struct MachineOptions {
   bool recompute = false;  ///< keep nothing after the forward; the backward first repeats it, with the same bits.
   int query_batch = 8;     ///< queries per pass over the closed blocks; bounds the workspace, changes no bit.
   std::shared_ptr<DepthWorkspace> workspace = nullptr;  ///< null: a workspace of its own.
+  DepthStatistics* statistics = nullptr;                ///< of the same chunk; null: none. The caller's, outlives this.
 };
 
 /// Invariants.

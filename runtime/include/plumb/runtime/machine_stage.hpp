@@ -23,6 +23,7 @@ struct MachineStageOptions {
   ModelExit* exit = nullptr;    // on the chunk with has_head, and only there
   bool recompute = false;
   std::shared_ptr<DepthWorkspace> workspace = nullptr;  // one for all chunks of a rank; null: one of its own
+  DepthStatistics* statistics = nullptr;                // of the same chunk, for diagnostics; null: none
 };
 
 class MachineStage final : public Stage {
