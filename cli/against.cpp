@@ -10,6 +10,7 @@
 #include "commands.hpp"
 #include "costs.hpp"
 #include "output.hpp"
+#include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb::cli {
@@ -137,6 +138,14 @@ void print_json(const Against& against, const MeasuredLog& log, std::size_t step
 }
 
 }  // namespace
+
+bool is_log_of(const std::string& file, const Program& program) {
+  std::ifstream in(file);
+  std::string header;
+  std::getline(in, header);
+  const nlohmann::json json = nlohmann::json::parse(header, nullptr, /*allow_exceptions=*/false);
+  return json.is_object() && json.value("program", nlohmann::json()) == to_string(digest(program));
+}
 
 int run_against(const Options& options, const Program& program, const Timeline& predicted) {
   std::ifstream in(options.against);

@@ -21,6 +21,9 @@ int run_compare_schedules(const Options& options);
 // --against of sim: a measured run beside `predicted`.
 int run_against(const Options& options, const Program& program, const Timeline& predicted);
 
+// Whether the header of this log names the program. False too for what is no log.
+bool is_log_of(const std::string& file, const Program& program);
+
 // Replaces this process by plumb-<subcommand> beside it (else on PATH) with the same arguments. Throws
 // EnvironmentError.
 [[noreturn]] void exec_sibling(const Options& options);

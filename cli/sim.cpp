@@ -1,4 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <utility>
+
 #include <fmt/format.h>
 
 #include "auto.hpp"
@@ -92,8 +94,16 @@ int run_sim(const Options& options) {
     }
     return 0;
   }
-  const Program program = lower(schedule, depth.map, resolve_policy(options, depth.map),
-                                {.post_ahead = options.post_ahead, .costs = costs.plan_costs()});
+  const auto lowered = [&](const PlanCosts& plan_costs) {
+    return lower(schedule, depth.map, resolve_policy(options, depth.map),
+                 {.post_ahead = options.post_ahead, .costs = plan_costs});
+  };
+  Program program = lowered(costs.plan_costs());
+  if (!options.against.empty()) {
+    // Training plans with the default costs, whatever its actions take.
+    Program plain = lowered({});
+    program = is_log_of(options.against, plain) ? std::move(plain) : std::move(program);
+  }
   const Timeline timeline = simulate(program, costs);
   if (!options.against.empty()) {
     return run_against(options, program, timeline);

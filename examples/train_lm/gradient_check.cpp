@@ -12,13 +12,11 @@
 
 #include <fmt/format.h>
 
-#include "train_lm/agreement.hpp"
+#include "train_lm/gather.hpp"
 
 namespace plumb::lm {
 
 namespace {
-
-constexpr std::size_t kPieceBytes = std::size_t{4} << 20;
 
 std::vector<double> elements_of(const at::Tensor& tensor) {
   const at::Tensor wide = tensor.detach().to(at::kDouble).contiguous();
@@ -40,8 +38,7 @@ std::string encode(const std::vector<Parameter>& parameters) {
   return text;
 }
 
-std::map<std::string, std::vector<double>> decode(std::string_view text) {
-  std::map<std::string, std::vector<double>> gradients;
+void decode(std::string_view text, std::map<std::string, std::vector<double>>& gradients) {
   while (!text.empty()) {
     const std::string name(text.substr(0, text.find('\0')));
     text.remove_prefix(name.size() + 1);
@@ -55,31 +52,6 @@ std::map<std::string, std::vector<double>> decode(std::string_view text) {
       throw std::logic_error(fmt::format("parameter {} is owned twice", name));
     }
   }
-  return gradients;
-}
-
-// The texts of all ranks, joined on rank 0.
-std::string gather(ControlPlane* control, std::string mine) {
-  if (control == nullptr) {
-    return mine;
-  }
-  std::vector<std::string> whole(static_cast<std::size_t>(control->size()));
-  std::string_view rest = mine;
-  for (bool more = true; more;) {
-    const std::string_view piece = rest.substr(0, kPieceBytes);
-    rest.remove_prefix(piece.size());
-    const std::vector<std::string> pieces = control->exchange(std::string(piece), kControlLimit);
-    more = false;
-    for (std::size_t rank = 0; rank < pieces.size(); ++rank) {
-      whole[rank] += control->rank() == PeerId{0} ? pieces[rank] : "";
-      more = more || pieces[rank].size() == kPieceBytes;
-    }
-  }
-  std::string joined;
-  for (const std::string& text : whole) {
-    joined += text;
-  }
-  return joined;
 }
 
 double difference(std::span<const double> a, std::span<const double> b) {
@@ -98,7 +70,10 @@ double difference(std::span<const double> a, std::span<const double> b) {
 
 double compare_gradients(ControlPlane* control, const std::vector<Parameter>& mine,
                          const std::vector<Parameter>& reference) {
-  const auto gradients = decode(gather(control, encode(mine)));
+  std::map<std::string, std::vector<double>> gradients;
+  for (const std::string& text : gather(control, encode(mine))) {
+    decode(text, gradients);
+  }
   if (control != nullptr && control->rank() != PeerId{0}) {
     return 0;
   }

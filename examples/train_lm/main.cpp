@@ -17,6 +17,8 @@
 #include "train_lm/mpi_job.hpp"
 #include "train_lm/progress.hpp"
 #include "train_lm/report_run.hpp"
+#include "train_lm/run_log.hpp"
+#include "train_lm/stats_file.hpp"
 
 using namespace plumb::lm;
 
@@ -105,15 +107,38 @@ int conclude(const TrainPlan& plan, const TrainResult& result, bool json) {
   return no.empty() ? plumb::cli::exit_fine : say({plumb::cli::exit_no, no});
 }
 
+// Whom the speaking rank tells of a step: the person, and the files that were asked for.
+class Listener final : public StepListener {
+ public:
+  explicit Listener(const Preparation& ready) : progress_(isatty(STDERR_FILENO) != 0) {
+    if (!ready.options.log.empty()) {
+      log_.emplace(ready.options.log, *ready.plan);
+    }
+    if (!ready.options.stats.empty()) {
+      stats_.emplace(ready.options.stats);
+    }
+  }
+  void step_done(const StepEvent& event) override {
+    progress_.step_done(event);
+    if (log_) {
+      log_->write(event);
+    }
+    if (stats_) {
+      stats_->write(event);
+    }
+  }
+
+ private:
+  Progress progress_;
+  std::optional<RunLog> log_;
+  std::optional<StatsFile> stats_;
+};
+
 // The run of a rank that speaks: what it says before, meanwhile and at the end.
 template <class Train>
-int train_and_tell(const Preparation& ready, Progress& progress, const Train& train_with) {
+int train_and_tell(const Preparation& ready, Listener& listener, const Train& train_with) {
   announce(*ready.plan, *ready.text);
-  return conclude(*ready.plan, train_with(&progress), ready.options.shared.json);
-}
-
-std::unique_ptr<Progress> make_progress(const Preparation& ready) {
-  return std::make_unique<Progress>(isatty(STDERR_FILENO) != 0, ready.options.log);
+  return conclude(*ready.plan, train_with(&listener), ready.options.shared.json);
 }
 
 int run_inproc(const Preparation& ready) {
@@ -121,8 +146,8 @@ int run_inproc(const Preparation& ready) {
     return say(ready.problem);
   }
   try {
-    const auto progress = make_progress(ready);
-    return train_and_tell(ready, *progress,
+    Listener told(ready);
+    return train_and_tell(ready, told,
                           [&](StepListener* listener) { return train_inproc(*ready.plan, *ready.text, listener); });
   } catch (...) {
     return say(ending_of(std::current_exception()));
@@ -132,10 +157,10 @@ int run_inproc(const Preparation& ready) {
 int run_joined(const Preparation& ready, const RankLinks& links) {
   const bool speaks = links.rank.value == 0;
   Ending problem = ready.problem;
-  std::unique_ptr<Progress> progress;
+  std::optional<Listener> told;
   if (speaks && problem.code == 0) {
     try {
-      progress = make_progress(ready);
+      told.emplace(ready);
     } catch (...) {
       problem = ending_of(std::current_exception());
     }
@@ -147,7 +172,7 @@ int run_joined(const Preparation& ready, const RankLinks& links) {
   agree_on_facts(links.control, ready.plan->facts);
   const auto train_with = [&](StepListener* listener) { return train(*ready.plan, *ready.text, links, listener); };
   if (speaks) {
-    return train_and_tell(ready, *progress, train_with);
+    return train_and_tell(ready, *told, train_with);
   }
   train_with(nullptr);
   return plumb::cli::exit_fine;

@@ -6,8 +6,6 @@
 
 #include <fmt/format.h>
 
-#include "plumb/schedule/error.hpp"
-
 namespace plumb::lm {
 
 namespace {
@@ -23,15 +21,6 @@ std::string minutes(double seconds) {
 }
 
 }  // namespace
-
-Progress::Progress(bool terminal, const std::string& log_file) : terminal_(terminal), log_name_(log_file) {
-  if (!log_file.empty()) {
-    log_.open(log_file, std::ios::app);
-    if (!log_) {
-      throw InputError(fmt::format("--log {}: cannot be opened for writing", log_file));
-    }
-  }
-}
 
 Progress::~Progress() {
   if (line_open_) {
@@ -62,19 +51,6 @@ void Progress::step_done(const StepEvent& event) {
   } else if (worth_a_line(event)) {
     fmt::print(stderr, "step {}/{}  loss {:.4f}  {:.0f} tokens/s  {}\n", event.done, event.of, event.loss, tokens_per_s,
                to_string(event.policy));
-  }
-  if (log_.is_open()) {
-    log(event, tokens_per_s);
-  }
-}
-
-void Progress::log(const StepEvent& event, double tokens_per_s) {
-  log_ << fmt::format(R"({{"step":{},"loss":{},"policy":"{}","step_us":{:.1f},"tokens_per_s":{:.1f}}})", event.step,
-                      event.loss, to_string(event.policy),
-                      std::chrono::duration<double, std::micro>(event.wall).count(), tokens_per_s)
-       << std::endl;
-  if (!log_) {
-    throw InputError(fmt::format("--log {}: cannot be written to", log_name_));
   }
 }
 

@@ -15,16 +15,23 @@
 #include "plumb/runtime/executor.hpp"
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/layout.hpp"
+#include "train_lm/depth_report.hpp"
 #include "train_lm/layers.hpp"
 #include "train_lm/lm_config.hpp"
 #include "train_lm/model_ends.hpp"
 
 namespace plumb::lm {
 
+struct RankModelOptions {
+  bool recompute = false;
+  bool depth_reports = false;  // be able to make them; ignored under a standard residual
+};
+
 class RankModel {
  public:
   // Throws InputError on an illegal config or one that does not fit the depth map.
-  RankModel(const LmConfig& config, const Layout& layout, const DepthMap& depth, RankId rank, bool recompute);
+  RankModel(const LmConfig& config, const Layout& layout, const DepthMap& depth, RankId rank,
+            const RankModelOptions& options);
   ~RankModel();
   RankModel(const RankModel&) = delete;
   RankModel& operator=(const RankModel&) = delete;
@@ -38,13 +45,18 @@ class RankModel {
   // The batches that the next step reads.
   StepBatches& batches() { return batches_; }
 
+  // Whether the next steps are watched for depth_reports(); starts anew. Off at first.
+  void observe_depth(bool on);
+  // Of the steps since then. REQUIRES: gradients are still there, and a training step was watched.
+  std::vector<DepthReport> depth_reports() const;
+
   // The head, if this rank has it.
   const LossExit* head() const { return head_.get(); }
 
  private:
   struct Chunk;
 
-  void add_chunk(const DepthMap& depth, ChunkId id, bool recompute);
+  void add_chunk(const DepthMap& depth, ChunkId id, const RankModelOptions& options);
   void take(const std::vector<Parameter>& parameters);
 
   LmConfig config_;

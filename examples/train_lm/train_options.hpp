@@ -31,6 +31,8 @@ struct TrainOptions {
   std::string save;
   std::string load;
   std::string log;
+  std::string stats;
+  std::optional<std::int64_t> stats_every;
   std::int64_t steps = 50;
   int threads = 1;  // of each rank
   bool check = false;

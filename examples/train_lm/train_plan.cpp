@@ -124,6 +124,23 @@ LmConfig resolve_model(const TrainOptions& options, const DepthMap& depth, int h
   return model;
 }
 
+std::int64_t stats_every(const TrainOptions& options, const DepthMap& depth) {
+  if (options.stats.empty()) {
+    if (options.stats_every) {
+      throw InputError("--stats-every is without effect unless --stats names a file");
+    }
+    return 0;
+  }
+  if (depth.residual() == Residual::standard) {
+    throw InputError("--stats: a standard residual has no depth attention; use --residual attnres-block");
+  }
+  const std::int64_t every = options.stats_every.value_or(1);
+  if (every < 1) {
+    throw InputError(fmt::format("--stats-every {}: must be at least 1", every));
+  }
+  return every;
+}
+
 // Parameters with their gradients and two moments must fit into this machine, whose memory all its ranks share.
 void require_memory(const LmConfig& model) {
   const auto width = static_cast<double>(model.width);
@@ -251,8 +268,10 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
   plan.shape = {plan.model.tokens(), plan.model.width, plan.model.dtype};
   plan.recompute = options.recompute == "full";
   plan.check = options.check;
+  plan.log = !options.log.empty();
   plan.threads = options.threads;
   plan.steps = options.steps;
+  plan.stats_every = stats_every(options, depth.map);
   plan.text_path = options.text ? *options.text : Text::default_path(readme);
 
   plan.facts = {{"--pp", fmt::to_string(layout.pp())},
@@ -281,6 +300,8 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
                 {"--load", plan.load_folder},
                 {"--save", plan.save_folder},
                 {"--log", options.log},
+                {"--stats", options.stats},
+                {"--stats-every", fmt::to_string(plan.stats_every)},
                 {"--json", fmt::to_string(shared.json)}};
   return plan;
 }

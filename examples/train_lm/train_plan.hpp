@@ -37,8 +37,10 @@ struct TrainPlan {
   SlotShape shape;
   bool recompute = false;
   bool check = false;
+  bool log = false;  // every rank records what happens in its steps
   int threads = 1;
   std::int64_t steps = 0;
+  std::int64_t stats_every = 0;  // steps between two with diagnostics of depth attention; 0: none
   double learning_rate = 0;
   std::string text_path;
   std::string save_folder;
@@ -52,6 +54,10 @@ struct TrainPlan {
   // The policy under which step `index` of this run is trained: the chosen one, then one step under each other, then
   // the chosen one to the end. So a short run uses what was asked for.
   std::size_t policy_of_step(std::int64_t index) const;
+  // Whether the step that makes it `done` of this run has diagnostics: every stats_every-th, and the last.
+  bool depth_report_after(std::int64_t done) const {
+    return stats_every > 0 && (done % stats_every == 0 || done == steps);
+  }
 };
 
 // Throws InputError. `readme`: the text of last resort. `started_ranks`: how many processes mpirun started; must be P.

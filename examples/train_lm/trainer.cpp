@@ -17,7 +17,9 @@
 #include "train_lm/agreement.hpp"
 #include "train_lm/backward_time.hpp"
 #include "train_lm/checkpoint.hpp"
+#include "train_lm/gather.hpp"
 #include "train_lm/gradient_check.hpp"
+#include "train_lm/observers.hpp"
 #include "train_lm/rank_model.hpp"
 #include "train_lm/reference.hpp"
 #include "train_lm/training_state.hpp"
@@ -86,15 +88,22 @@ class RankTrainer {
         text_(text),
         links_(links),
         listener_(links.rank == RankId{0} ? listener : nullptr),
-        model_(plan.model, plan.chosen().layout, plan.chosen().depth, links.rank, plan.recompute),
+        model_(plan.model, plan.chosen().layout, plan.chosen().depth, links.rank,
+               {plan.recompute, plan.stats_every > 0}),
         optimizer_(model_.parameters(), plan.learning_rate),
-        executor_(links.rank, model_.stages(), links.transport, links.control, observed_by(backward_time_)) {
+        log_(plan.log ? std::make_unique<StepLog>(links.rank) : nullptr),
+        observers_(log_ ? std::vector<StepObserver*>{&backward_time_, log_.get()}
+                        : std::vector<StepObserver*>{&backward_time_}),
+        executor_(links.rank, model_.stages(), links.transport, links.control, observed_by(observers_)) {
     if (plan.resumed) {
       drawn_ = plan.resumed->sequences_drawn;
       together(links.control, [&] { restore(optimizer_, plan_.load_folder, *plan_.resumed); });
     }
     for (const PolicyPlan& policy : plan.policies) {
       handles_.push_back(executor_.prepare(policy.program, plan.shape));
+      if (log_) {
+        log_->expect(*policy.program);
+      }
     }
     result_.wire_bytes.resize(plan.policies.size());
     if (splits_backward(plan.chosen())) {
@@ -143,8 +152,8 @@ class RankTrainer {
       reference_->model.accumulate(model_.batches().microbatches);
       expected = reference_->model.parameters();
     }
-    for (const ProgramHandle handle : handles_) {
-      executor_.run(handle);
+    for (std::size_t policy = 0; policy < handles_.size(); ++policy) {
+      run_step(policy);
       const double gap = compare_gradients(links_.control, model_.parameters(), expected);
       double& largest = result_.reference->max_gradient_difference;
       largest = gap > largest || std::isnan(gap) ? gap : largest;
@@ -159,8 +168,14 @@ class RankTrainer {
     model_.batches().microbatches = next_batches();
     const std::size_t policy = plan_.policy_of_step(step);
     const auto started = std::chrono::steady_clock::now();
-    const StepResult done = executor_.run(handles_[policy]);
+    const bool with_depth = plan_.depth_report_after(step + 1);
+    model_.observe_depth(with_depth);
+    const StepResult done = run_step(policy);
     const double loss = exchange_note(done, policy);
+    std::vector<DepthReport> depth;
+    if (with_depth) {
+      depth = gather_reports(links_.control, model_.depth_reports());
+    }
     optimizer_.step();
     optimizer_.zero_gradients();
     const auto wall = std::chrono::steady_clock::now() - started;
@@ -173,11 +188,32 @@ class RankTrainer {
     if (reference_) {
       compare_loss(loss, reference_->step(model_.batches().microbatches));
     }
+    // An event log is of one program: the chosen one.
+    const std::vector<StepRecord> records =
+        log_ && policy + 1 == handles_.size() ? gather_records() : std::vector<StepRecord>();
     if (listener_ != nullptr) {
       const auto tokens = static_cast<std::int64_t>(model_.batches().microbatches.size()) * plan_.model.tokens();
-      listener_->step_done(
-          {optimizer_.num_steps(), step + 1, plan_.steps, plan_.policies[policy].policy, loss, wall, tokens});
+      listener_->step_done({optimizer_.num_steps(), step + 1, plan_.steps, plan_.policies[policy].policy, loss, wall,
+                            tokens, records, depth});
     }
+  }
+
+  StepResult run_step(std::size_t policy) {
+    if (!log_) {
+      return executor_.run(handles_[policy]);
+    }
+    log_->begin(*plan_.policies[policy].program, optimizer_.num_steps() + 1);
+    const StepResult done = executor_.run(handles_[policy]);
+    log_->end();
+    return done;
+  }
+
+  std::vector<StepRecord> gather_records() {
+    std::vector<StepRecord> records;
+    for (const std::string& bytes : gather(links_.control, to_bytes(log_->record()))) {
+      records.push_back(record_from_bytes(bytes));
+    }
+    return records;
   }
 
   // Loss and traffic of the step, known to all.
@@ -267,6 +303,8 @@ class RankTrainer {
   RankModel model_;
   AdamW optimizer_;
   BackwardTime backward_time_;
+  std::unique_ptr<StepLog> log_;  // with --log
+  Observers observers_;
   Executor executor_;
   std::vector<ProgramHandle> handles_;
   std::unique_ptr<Reference> reference_;

@@ -10,9 +10,12 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <stdexcept>
 #include <vector>
 
+#include "plumb/runtime/step_log.hpp"
+#include "train_lm/depth_report.hpp"
 #include "train_lm/rank_links.hpp"
 #include "train_lm/text.hpp"
 #include "train_lm/train_plan.hpp"
@@ -33,6 +36,8 @@ struct StepEvent {
   double loss = 0;
   std::chrono::nanoseconds wall{0};
   std::int64_t tokens = 0;
+  std::span<const StepRecord> records;  // [rank] of a logged step, else empty
+  std::span<const DepthReport> depth;   // [sublayer], head last, of a step with diagnostics, else empty
 };
 
 // Told after each step, on rank 0.

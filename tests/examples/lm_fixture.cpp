@@ -161,8 +161,8 @@ Outcome train_interpreted(const LmConfig& config, const Case& layout, const Trai
   std::vector<AdamW> optimizers;
   StageTable stages(static_cast<std::size_t>(layout.pp * layout.vp), nullptr);
   for (int rank = 0; rank < layout.pp; ++rank) {
-    ranks.push_back(
-        std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank), layout.recompute));
+    ranks.push_back(std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank),
+                                                RankModelOptions{layout.recompute}));
     optimizers.emplace_back(trained(ranks.back()->parameters(), training), training.learning_rate);
     for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
       Stage* const stage = ranks.back()->stages()[chunk];
@@ -203,7 +203,7 @@ Outcome train_interpreted(const LmConfig& config, const Case& layout, const Trai
 
 Outcome train_rank(const LmConfig& config, const Case& layout, const Training& training, const RankLinks& links) {
   const auto program = make_program(config, layout);
-  RankModel model(config, program->layout, program->depth, links.rank, layout.recompute);
+  RankModel model(config, program->layout, program->depth, links.rank, {layout.recompute});
   AdamW optimizer(trained(model.parameters(), training), training.learning_rate);
   ExecutorOptions options;
   options.verify_messages = true;
@@ -273,8 +273,8 @@ std::vector<double> pipeline_logits(const LmConfig& config, const Case& layout, 
   std::vector<std::unique_ptr<RankModel>> ranks;
   StageTable stages(static_cast<std::size_t>(layout.pp * layout.vp), nullptr);
   for (int rank = 0; rank < layout.pp; ++rank) {
-    ranks.push_back(
-        std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank), layout.recompute));
+    ranks.push_back(std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank),
+                                                RankModelOptions{layout.recompute}));
     ranks.back()->batches().microbatches = {{ids, ids}};
     for (std::size_t chunk = 0; chunk < stages.size(); ++chunk) {
       Stage* const stage = ranks.back()->stages()[chunk];

@@ -76,7 +76,8 @@ std::vector<NamedTensor> tensors_of(const LmConfig& config, int pp, int vp,
   const auto program = make_program(config, {.pp = pp, .vp = vp});
   std::vector<NamedTensor> all;
   for (int rank = 0; rank < pp; ++rank) {
-    models.push_back(std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank), false));
+    models.push_back(
+        std::make_unique<RankModel>(config, program->layout, program->depth, RankId(rank), RankModelOptions{}));
     optimizers.emplace_back(models.back()->parameters(), 1e-3);
     const auto own = state_tensors(optimizers.back());
     all.insert(all.end(), own.begin(), own.end());

@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 //
 // The program under mpirun: the same losses as with threads, and all ranks ending alike when they cannot agree.
+#include <filesystem>
 #include <string>
 
 #include <nlohmann/json.hpp>
 
+#include "logged_steps.hpp"
 #include "run_command.hpp"
 #include "support/catch.hpp"
+#include "train_lm/stats_file.hpp"
 
+using plumb::lm::picture_beside;
 using plumb::lm::test::Ended;
 using plumb::lm::test::shell;
 using plumb::lm::test::temporary;
@@ -24,14 +28,23 @@ Ended mpirun(const std::string& ranks) {
 
 }  // namespace
 
-TEST_CASE("processes and threads print the same losses and bytes", "[examples]") {
+TEST_CASE("processes and threads print the same losses and bytes, processes log into one file", "[examples]") {
   const std::string flags = kTiny + " --pp 2 --vp 2";
-  const Ended processes = mpirun("-n 2 " + kProgram + flags);
-  const Ended threads = shell(kProgram + flags);
+  const std::string log = temporary(".jsonl");
+  const std::string stats[] = {temporary("-processes.jsonl"), temporary("-threads.jsonl")};
+  const Ended processes = mpirun("-n 2 " + kProgram + flags + " --log " + log + " --stats " + stats[0]);
+  const Ended threads = shell(kProgram + flags + " --stats " + stats[1]);
   INFO(processes.err);
   REQUIRE(processes.code == 0);
   REQUIRE(threads.code == 0);
   CHECK(nlohmann::json::parse(processes.out) == nlohmann::json::parse(threads.out));
+  CHECK(plumb::lm::test::read_log_of_three_layers(log, 2, 2).numbers == std::vector<std::int64_t>{1, 5});
+  std::filesystem::remove(log);
+  CHECK(shell("cmp " + stats[0] + " " + stats[1]).code == 0);
+  for (const std::string& file : stats) {
+    std::filesystem::remove(file);
+    std::filesystem::remove(picture_beside(file));
+  }
 }
 
 TEST_CASE("a number of processes other than --pp is refused", "[examples]") {

@@ -12,6 +12,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "logged_steps.hpp"
 #include "run_command.hpp"
 #include "support/catch.hpp"
 
@@ -46,10 +47,66 @@ TEST_CASE("a run prints one JSON object in which three counts of the bytes are e
   std::string line;
   int count = 0;
   while (std::getline(lines, line)) {
-    CHECK(nlohmann::json::parse(line).at("step") == ++count);
+    const auto entry = nlohmann::json::parse(line);
+    if (entry.contains("loss")) {
+      CHECK(entry.at("step") == count + 1);
+      CHECK(entry.at("loss") == json.at("loss")[static_cast<std::size_t>(count)]);
+      ++count;
+    }
   }
   CHECK(count == 6);
+  // Steps 2 to 4 tried the other policies.
+  const plumb::MeasuredLog events = plumb::lm::test::read_log_of_three_layers(log, 2, 2);
+  CHECK(events.made_by == "plumb train");
+  CHECK(events.numbers == std::vector<std::int64_t>{1, 5, 6});
   std::filesystem::remove(log);
+}
+
+TEST_CASE("diagnostics of depth attention are those of one rank, whatever the layout", "[examples]") {
+  const std::string one = temporary("-one");
+  const std::string four = temporary("-four.jsonl");
+  const std::string flags = " --steps 3 --stats-every 2 --microbatches 4 --stats ";
+  REQUIRE(shell(kProgram + kTiny + flags + one).code == 0);
+  const Ended ended = shell(kProgram + kTiny + " --pp 2 --vp 2 --recompute full" + flags + four);
+  INFO(ended.err);
+  REQUIRE(ended.code == 0);
+  std::ifstream lines_of_one(one);
+  std::ifstream lines_of_four(four);
+  std::string line;
+  for (const int step : {2, 3}) {
+    for (int sublayer = 0; sublayer <= 6; ++sublayer) {
+      CAPTURE(step, sublayer);
+      std::getline(lines_of_one, line);
+      const auto expected = nlohmann::json::parse(line);
+      std::getline(lines_of_four, line);
+      const auto got = nlohmann::json::parse(line);
+      CHECK(got.at("step") == step);
+      CHECK(got.at("sublayer") == sublayer);
+      CHECK(got.at("part") == (sublayer == 6 ? "head" : sublayer % 2 == 0 ? "attention" : "mlp"));
+      double sum = got.at("partial_occupancy").is_null() ? 0 : got.at("partial_occupancy").get<double>();
+      for (const auto& weight : got.at("occupancy")) {
+        sum += weight.get<double>();
+      }
+      CHECK(sum == Approx(1).epsilon(1e-12));
+      for (const char* const field : {"entropy", "output_rms", "query_gradient_norm", "output_gradient_norm"}) {
+        CAPTURE(field);
+        if (expected.at(field).is_null()) {
+          CHECK(got.at(field).is_null());
+        } else {
+          CHECK(got.at(field).get<double>() == Approx(expected.at(field).get<double>()).epsilon(1e-3));
+        }
+      }
+    }
+  }
+  CHECK(!std::getline(lines_of_four, line));
+  for (const std::string& picture : {one + ".svg", four.substr(0, four.size() - 6) + ".svg"}) {
+    std::ifstream svg(picture);
+    std::getline(svg, line);
+    CHECK(line.starts_with("<?xml"));
+    std::filesystem::remove(picture);
+  }
+  std::filesystem::remove(one);
+  std::filesystem::remove(four);
 }
 
 TEST_CASE("a policy that was not run has no wire count", "[examples]") {
@@ -107,6 +164,10 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
                                     {"--load /nowhere/checkpoint", "config: "},
                                     {"--log /nowhere/log", "config: "},
                                     {"--save /proc/here", "config: "},
+                                    {"--stats /nowhere/stats", "config: "},
+                                    {"--stats-every 2", "config: "},
+                                    {"--stats " + binary + " --stats-every 0", "config: "},
+                                    {"--stats " + binary + " --residual standard", "config: "},
                                     {"--cache magic", "config: "}}) {
     const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
     CAPTURE(flags, ended.err);
