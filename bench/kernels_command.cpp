@@ -1,13 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb bench kernels: its flags, its table, its JSON.
 #include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <cstring>
+#include <filesystem>
 #include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
+#include <unistd.h>
 
 #include "kernels_bench.hpp"
 #include "machine.hpp"
@@ -18,7 +22,8 @@ namespace {
 
 constexpr const char* usage_text =
     "usage: plumb bench kernels [--tokens T] [--hidden d] [--sources N] [--queries S] [--dtype fp32|bf16|fp16]\n"
-    "                           [--threads n] [--operator NAME] [--repetitions n] [--json]\n\n"
+    "                           [--threads n] [--operator NAME] [--repetitions n] [--json]\n"
+    "       plumb bench kernels --against torch [...]: one block of sublayers, here and in torch; more with --help\n\n"
     "  Operators of depth attention on the CPU beside the ceilings of this machine, measured in the same run:\n"
     "  memory streams (copy, or read for operators that write little) and multiply-adds from registers.\n"
     "  Defaults: T=4096 d=2048 N=8 S=16, fp32 and bf16, 1 thread, every operator, 9 repetitions.\n"
@@ -79,9 +84,35 @@ void print_json(const Machine& machine, const std::vector<KernelResult>& results
   fmt::print("{}\n", json.dump());
 }
 
+// Runs the program that holds torch in place of this one, with the arguments but the two that asked for it.
+int run_against(const std::vector<std::string>& arguments, std::size_t at) {
+  if (at + 1 == arguments.size()) return refuse("--against needs a value");
+  if (arguments[at + 1] != "torch") return refuse(fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
+  const std::string name = "plumb-bench-torch";
+  std::error_code error;
+  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
+  const std::string program = (self.parent_path() / name).string();
+  std::vector<std::string> passed = {name};
+  for (std::size_t k = 0; k < arguments.size(); ++k) {
+    if (k != at && k != at + 1) passed.push_back(arguments[k]);
+  }
+  std::vector<char*> argv;
+  for (std::string& argument : passed) {
+    argv.push_back(argument.data());
+  }
+  argv.push_back(nullptr);
+  execv(program.c_str(), argv.data());
+  fmt::print(stderr, "config: cannot start {}: {}; it is built where libtorch is found\n", name, std::strerror(errno));
+  return 3;
+}
+
 }  // namespace
 
 int run_kernels_bench(const std::vector<std::string>& arguments) {
+  const auto against = std::find(arguments.begin(), arguments.end(), "--against");
+  if (against != arguments.end()) {
+    return run_against(arguments, static_cast<std::size_t>(against - arguments.begin()));
+  }
   KernelsRequest request;
   bool json = false;
   for (std::size_t k = 0; k < arguments.size(); ++k) {
