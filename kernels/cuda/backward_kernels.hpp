@@ -142,10 +142,16 @@ struct GradientRows {
   bool first_touch;
 };
 
+// With kVector the rows of a step (one token, up to 8 sources) are copied to shared memory while the step before is
+// worked on; every thread copies what it alone will use. Otherwise elements come straight from memory; same bits.
 template <class V, int kReaders, bool kVector>
 struct UpdateKernel {
   static constexpr int kThreads = 64;
-  static constexpr int kOwn = 4;  // columns of a thread
+  static constexpr int kOwn = 4;    // columns of a thread
+  static constexpr int kGroup = 8;  // sources of a step
+  // A thread's words of a step: its columns of G, then of each source, then of each accumulator.
+  static constexpr int kValueWords = sizeof(V);
+  static constexpr int kValuesAt = 4 * kReaders;
 
   std::int64_t tokens;
   std::int64_t width;
@@ -160,7 +166,9 @@ struct UpdateKernel {
   bool sole[kReaders];
 
   std::int64_t slices() const { return (width + kOwn * kThreads - 1) / (kOwn * kThreads); }
-  LaunchShape shape() const { return {num_token_runs(tokens) * slices(), kThreads, 0}; }
+  LaunchShape shape() const {
+    return {num_token_runs(tokens) * slices(), kThreads, kVector ? 8 * step_words() * kThreads : 0};
+  }
 
   template <class X>
   PLUMB_DEVICE void operator()(X& x) const {
@@ -182,40 +190,55 @@ struct UpdateKernel {
       }
     }
     const std::int64_t end = (run + 1) * kTokensPerRun < tokens ? (run + 1) * kTokensPerRun : tokens;
+    int step = 0;
+    start(x, step, run * kTokensPerRun, 0, end, j);
     for (std::int64_t token = run * kTokensPerRun; token < end; ++token) {
       float g[kReaders][kOwn] = {};
+      for (int first = 0; first < num_sources; first += kGroup, ++step) {
+        const bool last = first + kGroup >= num_sources;
+        start(x, step + 1, last ? token + 1 : token, last ? 0 : first + kGroup, end, j);
+        if constexpr (kVector) {
+          x.template wait_copies<1>();
+        }
+        if (first == 0) {
 #pragma unroll
-      for (int l = 0; l < kReaders; ++l) {
-        if (l < num_readers) {
-          load_own(x, grad[l] + token * width, j, g[l]);
-        }
-      }
-      for (int i = 0; i < num_sources; ++i) {
-        const GradientRows& source = sources[i];
-        const std::int64_t pair = token * table_sources + source.table_source;
-        float* gradient = source.gradient + token * width;
-        float sum[kOwn] = {0, 0, 0, 0};
-        float v[kOwn] = {0, 0, 0, 0};
-        if (!source.first_touch) {
-          load_own(x, gradient, j, sum);
-        }
-        if (!all_sole) {
-          load_own(x, static_cast<const V*>(source.value) + token * width, j, v);
-          add_scaled(x, -tables.to_value[pair], v, sum);
-        }
-#pragma unroll
-        for (int l = 0; l < kReaders; ++l) {
-          if (l < num_readers) {
-            add_scaled(x, tables.p[pair * tables.ld + l], g[l], sum);
-            if (!sole[l]) {
-              const float to_query = tables.to_query[pair * tables.ld + l];
-              add_scaled(x, to_query, q[l], sum);
-              add_scaled(x, to_query, v, dq[l]);
+          for (int l = 0; l < kReaders; ++l) {
+            if (l < num_readers) {
+              load_step(x, step, 4 * l, grad[l] + token * width, j, g[l]);
             }
           }
         }
-        store_own(x, gradient, j, sum);
+        for (int i = first; i < num_sources && i < first + kGroup; ++i) {
+          const GradientRows& source = sources[i];
+          const std::int64_t pair = token * table_sources + source.table_source;
+          float* gradient = source.gradient + token * width;
+          float sum[kOwn] = {0, 0, 0, 0};
+          float v[kOwn] = {0, 0, 0, 0};
+          if (!source.first_touch) {
+            load_step(x, step, gradients_at() + 4 * (i - first), gradient, j, sum);
+          }
+          if (!all_sole) {
+            load_step(x, step, kValuesAt + kValueWords * (i - first),
+                      static_cast<const V*>(source.value) + token * width, j, v);
+            add_scaled(x, -tables.to_value[pair], v, sum);
+          }
+#pragma unroll
+          for (int l = 0; l < kReaders; ++l) {
+            if (l < num_readers) {
+              add_scaled(x, tables.p[pair * tables.ld + l], g[l], sum);
+              if (!sole[l]) {
+                const float to_query = tables.to_query[pair * tables.ld + l];
+                add_scaled(x, to_query, q[l], sum);
+                add_scaled(x, to_query, v, dq[l]);
+              }
+            }
+          }
+          store_own(x, gradient, j, sum);
+        }
       }
+    }
+    if constexpr (kVector) {
+      x.template wait_copies<0>();
     }
 #pragma unroll
     for (int l = 0; l < kReaders; ++l) {
@@ -226,6 +249,69 @@ struct UpdateKernel {
   }
 
  private:
+  PLUMB_DEVICE int group_sources() const { return num_sources < kGroup ? num_sources : kGroup; }
+  PLUMB_DEVICE int gradients_at() const { return kValuesAt + kValueWords * group_sources(); }
+  constexpr int step_words() const {
+    return kValuesAt + (kValueWords + 4) * (num_sources < kGroup ? num_sources : kGroup);
+  }
+
+  template <class X>
+  PLUMB_DEVICE auto memory(X& x) const {
+    return x.template shared<std::uint32_t>(0, 2 * step_words() * kThreads);
+  }
+  // Where the thread's word `word` of a step lies: threads side by side.
+  template <int kWords, class X>
+  PLUMB_DEVICE int place(X& x, int step, int word) const {
+    return (step % 2 * step_words() + word) * kThreads + x.thread() * kWords;
+  }
+
+  // Starts copying what a step will use, if there is such a step; always closes a group.
+  template <class X>
+  PLUMB_DEVICE void start(X& x, int step, std::int64_t token, int first, std::int64_t end, std::int64_t j) const {
+    if constexpr (kVector) {
+      auto to = memory(x);
+      const std::int64_t at = token * width + j;
+      if (token < end && first == 0) {
+#pragma unroll
+        for (int l = 0; l < kReaders; ++l) {
+          if (l < num_readers) {
+            x.copy16(to, place<4>(x, step, 4 * l), grad[l] + at);
+          }
+        }
+      }
+      for (int i = first; token < end && i < num_sources && i < first + kGroup; ++i) {
+        const V* value = static_cast<const V*>(sources[i].value) + at;
+        const int word = kValuesAt + kValueWords * (i - first);
+        if constexpr (kValueWords == 4) {
+          x.copy16(to, place<4>(x, step, word), value);
+        } else {
+          x.copy8(to, place<2>(x, step, word), value);
+        }
+        if (!sources[i].first_touch) {
+          x.copy16(to, place<4>(x, step, gradients_at() + 4 * (i - first)), sources[i].gradient + at);
+        }
+      }
+      x.commit_copies();
+    }
+  }
+
+  // Own columns of `row`: from the words of the step, or straight from memory.
+  template <class X, class T>
+  PLUMB_DEVICE void load_step(X& x, int step, int word, const T* row, std::int64_t j, float (&out)[kOwn]) const {
+    if constexpr (!kVector) {
+      load_own(x, row, j, out);
+    } else if constexpr (sizeof(T) == 4) {
+      unpack<T>(x, memory(x).get4(place<4>(x, step, word)), out);
+    } else {
+      const Words2 words = memory(x).get2(place<2>(x, step, word));
+#pragma unroll
+      for (int e = 0; e < 2; ++e) {
+        out[2 * e] = x.widen(T{static_cast<std::uint16_t>(words.w[e] & 0xffffu)});
+        out[2 * e + 1] = x.widen(T{static_cast<std::uint16_t>(words.w[e] >> 16)});
+      }
+    }
+  }
+
   template <class X, class T>
   PLUMB_DEVICE void load_own(X& x, const T* row, std::int64_t j, float (&out)[kOwn]) const {
     if constexpr (!kVector) {
@@ -233,19 +319,9 @@ struct UpdateKernel {
       for (int e = 0; e < kOwn; ++e) {
         out[e] = j + e < width ? x.widen(row[j + e]) : 0.0f;
       }
-    } else if constexpr (sizeof(T) == 4) {
-      const Words4 words = x.load16(row + j);
-#pragma unroll
-      for (int e = 0; e < kOwn; ++e) {
-        out[e] = x.bits_to_float(words.w[e]);
-      }
     } else {
-      const Words2 words = x.load8(row + j);
-#pragma unroll
-      for (int e = 0; e < 2; ++e) {
-        out[2 * e] = x.widen(T{static_cast<std::uint16_t>(words.w[e] & 0xffffu)});
-        out[2 * e + 1] = x.widen(T{static_cast<std::uint16_t>(words.w[e] >> 16)});
-      }
+      static_assert(sizeof(T) == 4);
+      unpack<T>(x, x.load16(row + j), out);
     }
   }
 

@@ -39,6 +39,12 @@ class DeviceLaunch {
     void* parameters[] = {const_cast<Kernel*>(&kernel)};
     const dim3 grid(static_cast<unsigned>(shape.blocks));
     const dim3 block(static_cast<unsigned>(shape.threads));
+    if (shape.shared_bytes > kSharedBytesUnasked) {
+      require_success(cudaFuncSetAttribute(reinterpret_cast<const void*>(&run_kernel<Kernel>),
+                                           cudaFuncAttributeMaxDynamicSharedMemorySize, shape.shared_bytes),
+                      "cudaFuncSetAttribute(" + std::to_string(shape.shared_bytes) + " bytes of shared memory)",
+                      __FILE__, __LINE__);
+    }
     require_success(cudaLaunchKernel(reinterpret_cast<const void*>(&run_kernel<Kernel>), grid, block, parameters,
                                      static_cast<std::size_t>(shape.shared_bytes), stream_),
                     "cudaLaunchKernel(" + std::to_string(shape.blocks) + " blocks of " + std::to_string(shape.threads) +
@@ -46,7 +52,18 @@ class DeviceLaunch {
                     __FILE__, __LINE__);
   }
 
+  /// What a block may have on the current device. Decides how much is copied ahead, never about bits.
+  int most_shared_bytes() const {
+    int device = 0;
+    int bytes = 0;
+    require_success(cudaGetDevice(&device), "cudaGetDevice", __FILE__, __LINE__);
+    require_success(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
+                    "cudaDeviceGetAttribute(shared memory per block)", __FILE__, __LINE__);
+    return bytes;
+  }
+
  private:
+  static constexpr int kSharedBytesUnasked = 48 << 10;
   cudaStream_t stream_;
 };
 

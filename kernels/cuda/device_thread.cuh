@@ -3,6 +3,8 @@
 // mathematics, so that what is rounded is what the body says.
 #pragma once
 
+#include <type_traits>
+
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 
@@ -18,6 +20,15 @@ class DeviceShared {
   __device__ explicit DeviceShared(T* data) : data_(data) {}
   __device__ T get(int i) const { return data_[i]; }
   __device__ void set(int i, T value) { data_[i] = value; }
+  __device__ Words4 get4(int i) const {
+    const uint4 w = *reinterpret_cast<const uint4*>(data_ + i);
+    return {{w.x, w.y, w.z, w.w}};
+  }
+  __device__ Words2 get2(int i) const {
+    const uint2 w = *reinterpret_cast<const uint2*>(data_ + i);
+    return {{w.x, w.y}};
+  }
+  __device__ unsigned address(int i) const { return static_cast<unsigned>(__cvta_generic_to_shared(data_ + i)); }
 
  private:
   T* data_;
@@ -29,6 +40,7 @@ class DeviceThread {
   __device__ int num_threads() const { return static_cast<int>(blockDim.x); }
   __device__ std::int64_t block() const { return blockIdx.x; }
   __device__ void barrier() { __syncthreads(); }
+  __device__ void warp_barrier() { __syncwarp(); }
 
   template <int N>
   __device__ void shuffle_xor(float (&values)[N], int mask) {
@@ -42,6 +54,54 @@ class DeviceThread {
   __device__ DeviceShared<T> shared(int offset_bytes, int) {
     extern __shared__ float4 block_memory[];
     return DeviceShared<T>(reinterpret_cast<T*>(reinterpret_cast<char*>(block_memory) + offset_bytes));
+  }
+
+  // `from` is read only where `there`; otherwise zeros arrive.
+  __device__ void copy16(const DeviceShared<std::uint32_t>& to, int i, const void* from, bool there = true) const {
+    asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(to.address(i)),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 16 : 0)
+                 : "memory");
+  }
+  __device__ void copy8(const DeviceShared<std::uint32_t>& to, int i, const void* from, bool there = true) const {
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 8, %2;" ::"r"(to.address(i)),
+                 "l"(__cvta_generic_to_global(from)), "r"(there ? 8 : 0)
+                 : "memory");
+  }
+  __device__ void commit_copies() const { asm volatile("cp.async.commit_group;" ::: "memory"); }
+  template <int kGroups>
+  __device__ void wait_copies() const {
+    asm volatile("cp.async.wait_group %0;" ::"n"(kGroups) : "memory");
+  }
+
+  template <bool kTransposed>
+  __device__ Words4 load_matrices(const DeviceShared<std::uint32_t>& from, int i) const {
+    Words4 out;
+    if constexpr (kTransposed) {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(out.w[0]), "=r"(out.w[1]), "=r"(out.w[2]), "=r"(out.w[3])
+                   : "r"(from.address(i))
+                   : "memory");
+    } else {
+      asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0, %1, %2, %3}, [%4];"
+                   : "=r"(out.w[0]), "=r"(out.w[1]), "=r"(out.w[2]), "=r"(out.w[3])
+                   : "r"(from.address(i))
+                   : "memory");
+    }
+    return out;
+  }
+  template <class V>
+  __device__ void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2]) const {
+    if constexpr (std::is_same_v<V, Bf16>) {
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    } else {
+      asm("mma.sync.aligned.m16n8k16.row.col.f32.f16.f16.f32 {%0, %1, %2, %3}, {%4, %5, %6, %7}, {%8, %9}, "
+          "{%0, %1, %2, %3};"
+          : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+          : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[0]), "r"(b[1]));
+    }
   }
 
   __device__ Words4 load16(const void* p) const {

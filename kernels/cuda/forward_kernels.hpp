@@ -98,6 +98,53 @@ struct DotsKernel {
   }
 };
 
+/// Weights of query l over the sources, from its logits, into column l of [source][kBatch]; one thread per query. An
+/// unused query gets zeros, so that no weight is read unset. `lse`: null if not wanted.
+template <class X, class Shared, class Logit>
+PLUMB_DEVICE void softmax_weights(X& x, Shared& weights, int num_sources, int l, bool used, const Logit& logit,
+                                  float* lse) {
+  if (!used || num_sources == 1) {  // a sole source has exactly 1, whatever the logit
+    if (lse != nullptr) {
+      *lse = logit(0);
+    }
+    for (int i = 0; i < num_sources; ++i) {
+      weights.set(i * kBatch + l, used ? 1.0f : 0.0f);
+    }
+    return;
+  }
+  float greatest = logit(0);
+  for (int i = 1; i < num_sources; ++i) {
+    const float s = logit(i);
+    greatest = s > greatest ? s : greatest;
+  }
+  float sum = 0;
+  for (int i = 0; i < num_sources; ++i) {
+    const float e = x.exp(logit(i) - greatest);
+    weights.set(i * kBatch + l, e);
+    sum += e;
+  }
+  for (int i = 0; i < num_sources; ++i) {
+    weights.set(i * kBatch + l, weights.get(i * kBatch + l) / sum);
+  }
+  if (lse != nullptr) {
+    *lse = greatest + x.log(sum);
+  }
+}
+
+/// sum[l] + weight of query l on source i times v, over the columns of a thread.
+template <class X, class Shared>
+PLUMB_DEVICE void add_weighted(X& x, Shared& weights, int i, const float (&v)[kColumns],
+                               float (&sum)[kBatch][kColumns]) {
+#pragma unroll
+  for (int l = 0; l < kBatch; ++l) {
+    const float weight = weights.get(i * kBatch + l);
+#pragma unroll
+    for (int e = 0; e < kColumns; ++e) {
+      sum[l][e] = x.fma(weight, v[e], sum[l][e]);
+    }
+  }
+}
+
 template <class V, class O, bool kVector>
 struct MixtureKernel {
   static constexpr int kThreads = kMostRowThreads;
@@ -122,7 +169,16 @@ struct MixtureKernel {
     auto weights = x.template shared<float>(0, num_sources * kBatch);
     if (x.thread() < kBatch) {
       const int l = x.thread();
-      fill_weights(x, weights, table + token * num_sources * ld + l, l);
+      const float* column = table + token * num_sources * ld + l;
+      if (weighted) {
+        for (int i = 0; i < num_sources; ++i) {
+          weights.set(i * kBatch + l, l < num_outputs ? column[i * ld] : 0.0f);
+        }
+      } else {
+        softmax_weights(
+            x, weights, num_sources, l, l < num_outputs, [&](int i) { return column[i * ld]; },
+            l < num_outputs && lse[l] != nullptr ? lse[l] + token : nullptr);
+      }
     }
     x.barrier();
     for (std::int64_t j = x.thread() * kColumns; j < width; j += x.num_threads() * kColumns) {
@@ -138,14 +194,7 @@ struct MixtureKernel {
       for (int i = 0; i < num_sources; ++i) {
         float v[kColumns];
         load_columns<kVector>(x, static_cast<const V*>(sources[i]) + token * width, j, width, v);
-#pragma unroll
-        for (int l = 0; l < kBatch; ++l) {
-          const float weight = weights.get(i * kBatch + l);
-#pragma unroll
-          for (int e = 0; e < kColumns; ++e) {
-            sum[l][e] = x.fma(weight, v[e], sum[l][e]);
-          }
-        }
+        add_weighted(x, weights, i, v, sum);
       }
 #pragma unroll
       for (int l = 0; l < kBatch; ++l) {
@@ -153,41 +202,6 @@ struct MixtureKernel {
           store_columns<kVector>(x, out[l] + token * width, j, width, sum[l]);
         }
       }
-    }
-  }
-
- private:
-  // One thread per output; those beyond the last get zeros, so that no weight is read unset.
-  template <class X, class Shared>
-  PLUMB_DEVICE void fill_weights(X& x, Shared& weights, const float* column, int l) const {
-    if (l >= num_outputs || weighted) {
-      for (int i = 0; i < num_sources; ++i) {
-        weights.set(i * kBatch + l, l < num_outputs ? column[i * ld] : 0.0f);
-      }
-      return;
-    }
-    if (num_sources == 1) {  // exactly 1, whatever the logit
-      weights.set(l, 1.0f);
-      if (lse[l] != nullptr) {
-        lse[l][x.block()] = column[0];
-      }
-      return;
-    }
-    float greatest = column[0];
-    for (int i = 1; i < num_sources; ++i) {
-      greatest = column[i * ld] > greatest ? column[i * ld] : greatest;
-    }
-    float sum = 0;
-    for (int i = 0; i < num_sources; ++i) {
-      const float e = x.exp(column[i * ld] - greatest);
-      weights.set(i * kBatch + l, e);
-      sum += e;
-    }
-    for (int i = 0; i < num_sources; ++i) {
-      weights.set(i * kBatch + l, weights.get(i * kBatch + l) / sum);
-    }
-    if (lse[l] != nullptr) {
-      lse[l][x.block()] = greatest + x.log(sum);
     }
   }
 };

@@ -1,8 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 // operators.hpp (private): the operators as sequences of kernel launches, for a GPU or for the simulated blocks alike.
 //
-// Launch is callable with (kernel, LaunchShape); launches run in order. V is the storage type. Operands have been
-// checked (operand_rules.hpp); pointers are the device's, lists are the host's. Nothing is allocated and nothing waits.
+// Launch is callable with (kernel, LaunchShape); launches run in order. It says what shared memory a block may have. V
+// is the storage type. Operands have been checked (operand_rules.hpp); pointers are the device's, lists are the host's.
+// Nothing is allocated and nothing waits.
 #pragma once
 
 #include <algorithm>
@@ -10,6 +11,7 @@
 #include <span>
 
 #include "cuda/backward_kernels.hpp"
+#include "cuda/resident_kernels.hpp"
 #include "cuda/tables.hpp"
 #include "plumb/kernels/cpu_operators.hpp"
 
@@ -23,6 +25,7 @@ class Vectorable {
     yes_ = yes_ && reinterpret_cast<std::uintptr_t>(rows) % 16 == 0;
     return *this;
   }
+  bool yes() const { return yes_; }
   template <class Use>
   void with(const Use& use) const {
     if (yes_) {
@@ -235,6 +238,9 @@ class Operators {
     for (const PhaseOneQuery& each : args.queries) {
       vector(each.query)(each.o);
     }
+    if (vector.yes() && resident<O>(launch, problem, args)) {
+      return;
+    }
     vector.with([&]<bool kVector>() {
       DotsKernel<V, kBatch, false, kVector> dots{};
       MixtureKernel<V, O, kVector> mixture{};
@@ -263,6 +269,38 @@ class Operators {
         launch(mixture, mixture.shape(problem.tokens, problem.width, n));
       }
     });
+  }
+
+  // Whether the rows of a token fit into shared memory: then phase one is done.
+  template <class O, class Launch>
+  static bool resident(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args) {
+    using Kernel = ResidentKernel<V, O>;
+    const int n = static_cast<int>(args.sources.size());
+    Kernel kernel{};
+    kernel.ring = Kernel::ring_in(problem.width, n, launch.most_shared_bytes());
+    if (kernel.ring.slots == 0) {
+      return false;
+    }
+    kernel.tokens = problem.tokens;
+    kernel.width = problem.width;
+    kernel.eps = static_cast<float>(problem.eps);
+    kernel.turn = tokens_in_turn(problem.tokens);
+    for (int i = 0; i < n; ++i) {
+      const auto at = static_cast<std::size_t>(i);
+      kernel.sources[i] = {args.sources[at].value, static_cast<const float*>(args.sources[at].inverse_rms)};
+      kernel.scale_out[i] = args.inverse_rms_out.empty() ? nullptr : static_cast<float*>(args.inverse_rms_out[at]);
+    }
+    for (std::size_t first = 0; first < args.queries.size(); first += kBatch) {
+      kernel.num_queries = static_cast<int>(std::min<std::size_t>(args.queries.size() - first, kBatch));
+      for (int l = 0; l < kernel.num_queries; ++l) {
+        const PhaseOneQuery& own = args.queries[first + static_cast<std::size_t>(l)];
+        kernel.query[l] = static_cast<const float*>(own.query);
+        kernel.out[l] = static_cast<O*>(own.o);
+        kernel.lse[l] = static_cast<float*>(own.lse);
+      }
+      launch(kernel, kernel.shape());
+    }
+    return true;
   }
 
   template <class O, class Launch>

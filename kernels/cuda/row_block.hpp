@@ -20,6 +20,20 @@ constexpr int row_threads(std::int64_t width) {
   return static_cast<int>(warps * kWarp < kMostRowThreads ? warps * kWarp : kMostRowThreads);
 }
 
+/// Elements of one 16-byte access: 4 of fp32, 8 of the others.
+template <class V, class X>
+PLUMB_DEVICE void unpack(X& x, const Words4& words, float* out) {
+#pragma unroll
+  for (int e = 0; e < 4; ++e) {
+    if constexpr (sizeof(V) == 4) {
+      out[e] = x.bits_to_float(words.w[e]);
+    } else {
+      out[2 * e] = x.widen(V{static_cast<std::uint16_t>(words.w[e] & 0xffffu)});
+      out[2 * e + 1] = x.widen(V{static_cast<std::uint16_t>(words.w[e] >> 16)});
+    }
+  }
+}
+
 template <bool kVector, class X, class V>
 PLUMB_DEVICE void load_columns(X& x, const V* row, std::int64_t column, std::int64_t width, float (&out)[kColumns]) {
   if constexpr (!kVector) {
@@ -27,21 +41,11 @@ PLUMB_DEVICE void load_columns(X& x, const V* row, std::int64_t column, std::int
     for (int e = 0; e < kColumns; ++e) {
       out[e] = column + e < width ? x.widen(row[column + e]) : 0.0f;
     }
-  } else if constexpr (sizeof(V) == 4) {
-#pragma unroll
-    for (int half = 0; half < 2; ++half) {
-      const Words4 words = x.load16(row + column + 4 * half);
-#pragma unroll
-      for (int e = 0; e < 4; ++e) {
-        out[4 * half + e] = x.bits_to_float(words.w[e]);
-      }
-    }
   } else {
-    const Words4 words = x.load16(row + column);
+    constexpr int kPer16 = 16 / sizeof(V);
 #pragma unroll
-    for (int e = 0; e < 4; ++e) {
-      out[2 * e] = x.widen(V{static_cast<std::uint16_t>(words.w[e] & 0xffffu)});
-      out[2 * e + 1] = x.widen(V{static_cast<std::uint16_t>(words.w[e] >> 16)});
+    for (int e = 0; e < kColumns; e += kPer16) {
+      unpack<V>(x, x.load16(row + column + e), out + e);
     }
   }
 }
@@ -125,6 +129,49 @@ PLUMB_DEVICE void block_sum(X& x, float (&value)[N], int offset_bytes) {
     }
     value[k] = sum;
   }
+}
+
+/// One step up: of its first N values a lane keeps the lower or the upper half, and adds its partner's.
+template <int N, int kMask, class X, int kSize>
+PLUMB_DEVICE void halve(X& x, float (&value)[kSize], int& begin, int& end) {
+  constexpr int kHalf = (N + 1) / 2;
+  const bool upper = (x.thread() & kMask) != 0;
+  float other[kHalf];
+#pragma unroll
+  for (int k = 0; k < kHalf; ++k) {
+    const float high = k + kHalf < N ? value[k + kHalf < N ? k + kHalf : 0] : 0.0f;
+    other[k] = upper ? value[k] : high;
+    value[k] = upper ? high : value[k];
+  }
+  x.shuffle_xor(other, kMask);
+#pragma unroll
+  for (int k = 0; k < kHalf; ++k) {
+    value[k] += other[k];
+  }
+  begin = upper ? begin + kHalf : begin;
+  end = !upper && begin + kHalf < end ? begin + kHalf : end;
+  if constexpr (kMask > 1) {
+    halve<kHalf, kMask / 2>(x, value, begin, end);
+  }
+}
+
+/// The same sums, bit for bit, where a thread has many: lanes split the values between them on the way up, so that
+/// there are about as many exchanges as values. Leaves value k of warp w at element w N + k of the shared memory at
+/// `offset_bytes`, behind a barrier; the warps have yet to be added up, in order.
+template <int N, class X>
+PLUMB_DEVICE void warp_sums(X& x, float (&value)[N], int offset_bytes) {
+  int begin = 0;  // the values this lane still has
+  int end = N;
+  halve<N, kWarp / 2>(x, value, begin, end);
+  constexpr int kLeft = (N + kWarp - 1) / kWarp;
+  auto sums = x.template shared<float>(offset_bytes, x.num_threads() / kWarp * N);
+#pragma unroll
+  for (int k = 0; k < kLeft; ++k) {
+    if (begin + k < end) {
+      sums.set(x.thread() / kWarp * N + begin + k, value[k]);
+    }
+  }
+  x.barrier();
 }
 
 }  // namespace plumb::cuda_detail

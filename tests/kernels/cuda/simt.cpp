@@ -15,7 +15,6 @@ namespace {
 
 constexpr std::size_t kStackBytes = std::size_t{1} << 17;
 constexpr int kMostThreads = 1024;
-constexpr int kMostSharedBytes = 48 << 10;
 
 // AddressSanitizer wants to know on which stack we are.
 void leave([[maybe_unused]] void** fake_stack, [[maybe_unused]] const void* bottom, [[maybe_unused]] std::size_t size) {
@@ -40,13 +39,19 @@ std::int64_t Thread::block() const { return machine_.block_; }
 
 void Thread::barrier(const char* file, int line) { machine_.pause(index_, Machine::State::at_barrier, {file, line}); }
 
-void Thread::shuffle(float* values, int count, int mask, Site site) {
-  Machine::Fiber& own = machine_.fibers_[static_cast<std::size_t>(index_)];
-  own.values = values;
-  own.num_values = count;
-  own.mask = mask;
-  machine_.pause(index_, Machine::State::at_shuffle, site);
+void Thread::act(WarpAct act) {
+  machine_.act_of(index_) = act;
+  machine_.pause(index_, Machine::State::in_warp, act.site);
 }
+
+void Thread::copy(const Shared<std::uint32_t>& to, int i, const void* from, bool there, int words, Site site) {
+  if (there) {
+    require_aligned(from, static_cast<std::size_t>(4 * words));
+  }
+  machine_.memory_.copy(index_, to.at(i, words, site), there ? from : nullptr, words, site);
+}
+void Thread::commit_copies() { machine_.memory_.commit(index_); }
+void Thread::wait_copies(int groups) { machine_.memory_.wait(index_, groups); }
 
 void Thread::require_aligned(const void* p, std::size_t bytes) const {
   if (reinterpret_cast<std::uintptr_t>(p) % bytes != 0) {
@@ -88,8 +93,7 @@ void Machine::run(const std::function<void(Thread&)>& body, const cuda_detail::L
 }
 
 void Machine::run_block() {
-  memory_.assign(static_cast<std::size_t>(shape_.shared_bytes) / 4, Word{});
-  interval_ = 0;
+  memory_.start(block_, shape_.shared_bytes, shape_.threads);
   for (const int index : sequence_) {
     fibers_[static_cast<std::size_t>(index)].state = State::ready;
   }
@@ -109,6 +113,7 @@ void Machine::run_block() {
       all_done = all_done && own.state == State::done;
     }
     if (all_done) {
+      memory_.finish();
       return;
     }
     const bool some_warp = join_warps();
@@ -118,38 +123,28 @@ void Machine::run_block() {
   }
 }
 
-// A warp goes on when all its lanes have come to the same shuffle.
+// A warp goes on when all its lanes have come to the same act.
 bool Machine::join_warps() {
   bool some = false;
   for (int first = 0; first < shape_.threads; first += cuda_detail::kWarp) {
-    const Fiber& one = fibers_[static_cast<std::size_t>(first)];
-    bool together = one.state == State::at_shuffle;
+    const WarpAct& one = act_of(first);
+    bool together = true;
     for (int lane = 0; lane < cuda_detail::kWarp && together; ++lane) {
-      const Fiber& other = fibers_[static_cast<std::size_t>(first + lane)];
-      together = other.state == State::at_shuffle && other.site.line == one.site.line &&
-                 std::strcmp(other.site.file, one.site.file) == 0 && other.mask == one.mask &&
-                 other.num_values == one.num_values;
+      const Fiber& fiber = fibers_[static_cast<std::size_t>(first + lane)];
+      const WarpAct& other = fiber.act;
+      together = fiber.state == State::in_warp && other.kind == one.kind && other.site.line == one.site.line &&
+                 std::strcmp(other.site.file, one.site.file) == 0 && other.variant == one.variant &&
+                 other.count == one.count;
     }
     if (together) {
-      exchange(first);
+      act_as_one(first);
+      for (int lane = 0; lane < cuda_detail::kWarp; ++lane) {
+        fibers_[static_cast<std::size_t>(first + lane)].state = State::ready;
+      }
       some = true;
     }
   }
   return some;
-}
-
-void Machine::exchange(int first) {
-  const auto fiber = [this, first](int lane) -> Fiber& { return fibers_[static_cast<std::size_t>(first + lane)]; };
-  const int mask = fiber(0).mask;
-  if (mask < 0 || mask >= cuda_detail::kWarp) {
-    fail(FaultKind::divergent_shuffle, first, fiber(0).site, "shuffles with a lane outside the warp");
-  }
-  for (int lane = 0; lane < cuda_detail::kWarp; ++lane) {
-    if ((lane ^ mask) > lane) {
-      std::swap_ranges(fiber(lane).values, fiber(lane).values + fiber(lane).num_values, fiber(lane ^ mask).values);
-    }
-    fiber(lane).state = State::ready;
-  }
 }
 
 // The block goes on when all its threads have come to the same barrier.
@@ -165,7 +160,7 @@ bool Machine::join_block() {
   for (int k = 0; k < shape_.threads; ++k) {
     fibers_[static_cast<std::size_t>(k)].state = State::ready;
   }
-  ++interval_;
+  memory_.block_barrier();
   return true;
 }
 
@@ -173,8 +168,9 @@ void Machine::report_stuck() const {
   int waiting = -1;
   for (int k = 0; k < shape_.threads; ++k) {
     const Fiber& own = fibers_[static_cast<std::size_t>(k)];
-    if (own.state == State::at_shuffle) {
-      fail(FaultKind::divergent_shuffle, k, own.site, "waits at a shuffle that not all lanes of its warp reach");
+    if (own.state == State::in_warp) {
+      fail(FaultKind::divergent_warp, k, own.site,
+           "waits for a shuffle or another act of its warp that not all lanes reach");
     }
     if (own.state == State::at_barrier && waiting < 0) {
       waiting = k;
@@ -242,27 +238,6 @@ void Machine::fiber_main(int index) {
     }
     pause(index, State::done, {});
   }
-}
-
-Machine::Word& Machine::word(int thread, int offset_bytes, int index, int count, Site site) {
-  const std::int64_t at = std::int64_t{offset_bytes} / 4 + index;
-  if (index < 0 || index >= count || offset_bytes < 0 || offset_bytes % 4 != 0 ||
-      at >= static_cast<std::int64_t>(memory_.size())) {
-    fail(FaultKind::out_of_bounds, thread, site,
-         "accesses element " + std::to_string(index) + " of " + std::to_string(count) + " at byte " +
-             std::to_string(offset_bytes) + " of shared memory, of which the launch has " +
-             std::to_string(shape_.shared_bytes) + " bytes");
-  }
-  return memory_[static_cast<std::size_t>(at)];
-}
-
-void Machine::fail(FaultKind kind, int thread, Site site, const std::string& what) const {
-  throw Fault(kind, where(thread, site) + " " + what);
-}
-
-std::string Machine::where(int thread, Site site) const {
-  return std::string(site.file) + ":" + std::to_string(site.line) + ": block " + std::to_string(block_) + ", thread " +
-         std::to_string(thread);
 }
 
 }  // namespace plumb::testing::simt

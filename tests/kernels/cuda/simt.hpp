@@ -1,11 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // simt.hpp: runs the body of a GPU kernel on the host, one block after the other, and finds what a GPU would not tell.
 //
-// The threads of a block are fibers on one thread of the machine; a fiber runs until it waits at a barrier or a
-// shuffle. Found and thrown as Fault: shared memory accessed out of bounds, read before it is written, or touched by
-// two threads between the same two barriers of the block, one of them writing (a missing barrier: shuffles order no
-// memory); barriers and shuffles that not all threads reach; misaligned vector accesses to global memory. It is NOT a
-// model of time, caches or of races in global memory. Results are a function of the operands and the order.
+// The threads of a block are fibers on one thread of the machine; a fiber runs until it waits for others: at a barrier
+// or where a warp acts as one (shuffle, matrices, multiply). Found and thrown as Fault: shared memory accessed out of
+// bounds, read before it is written or before a copy into it was waited for, or touched by two threads with no barrier
+// between them, one of them writing (shuffles order no memory); copies never waited for; barriers and acts of a warp
+// that not all threads reach; misaligned accesses. It is NOT a model of time, caches or of races in global memory.
+// Results are a function of the operands and the order.
 #pragma once
 
 #include <bit>
@@ -17,7 +18,6 @@
 #include <functional>
 #include <memory>
 #include <random>
-#include <stdexcept>
 #include <string>
 #include <type_traits>
 #include <vector>
@@ -25,31 +25,29 @@
 #include <ucontext.h>
 
 #include "cuda/execution.hpp"
+#include "kernels/cuda/simt_memory.hpp"
 #include "plumb/kernels/number_formats.hpp"
 
 namespace plumb::testing::simt {
 
-enum class FaultKind { out_of_bounds, unset_read, race, divergent_barrier, divergent_shuffle, misaligned, bad_launch };
-
-class Fault : public std::runtime_error {
- public:
-  Fault(FaultKind kind, const std::string& text) : std::runtime_error(text), kind_(kind) {}
-  FaultKind kind() const { return kind_; }
-
- private:
-  FaultKind kind_;
-};
-
 /// In which order the fibers run between two barriers. A correct kernel gives the same bits in any.
 enum class Order { ascending, descending, shuffled };
 
-/// Where in a body something is done; a line stands for the statement.
-struct Site {
-  const char* file;
-  int line;
-};
-
 class Machine;
+
+/// What a lane brings to where its warp acts as one: all lanes with the same kind, site, variant and count.
+struct WarpAct {
+  enum Kind { none, barrier, shuffle, matrices, multiply };
+  Kind kind = none;
+  Site site{};
+  int variant = 0;  // the mask; whether transposed; whether bf16
+  int count = 0;
+  float* values = nullptr;
+  std::int64_t row = 0;  // of the lane's matrix row, in words
+  std::uint32_t* out = nullptr;
+  const std::uint32_t* a = nullptr;
+  const std::uint32_t* b = nullptr;
+};
 
 /// Typed window of the block's shared memory; every access is checked.
 template <class T>
@@ -60,8 +58,19 @@ class Shared {
       : machine_(machine), thread_(thread), offset_bytes_(offset_bytes), count_(count) {}
   T get(int i, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const;
   void set(int i, T value, const char* file = __builtin_FILE(), int line = __builtin_LINE());
+  cuda_detail::Words4 get4(int i, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    return words<cuda_detail::Words4, 4>(i, {file, line});
+  }
+  cuda_detail::Words2 get2(int i, const char* file = __builtin_FILE(), int line = __builtin_LINE()) const {
+    return words<cuda_detail::Words2, 2>(i, {file, line});
+  }
 
  private:
+  friend class Thread;
+  std::int64_t at(int i, int words, Site site) const;  // of the first of so many words, aligned to them
+  template <class W, int N>
+  W words(int i, Site site) const;
+
   Machine& machine_;
   int thread_;
   int offset_bytes_;
@@ -77,10 +86,50 @@ class Thread {
   int num_threads() const;
   std::int64_t block() const;
   void barrier(const char* file = __builtin_FILE(), int line = __builtin_LINE());
+  void warp_barrier(const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    act({.kind = WarpAct::barrier, .site = {file, line}});
+  }
   template <int N>
   void shuffle_xor(float (&values)[N], int mask, const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
-    shuffle(values, N, mask, {file, line});
+    act({.kind = WarpAct::shuffle, .site = {file, line}, .variant = mask, .count = N, .values = values});
   }
+
+  void copy16(const Shared<std::uint32_t>& to, int i, const void* from, bool there = true,
+              const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    copy(to, i, from, there, 4, {file, line});
+  }
+  void copy8(const Shared<std::uint32_t>& to, int i, const void* from, bool there = true,
+             const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    copy(to, i, from, there, 2, {file, line});
+  }
+  void commit_copies();
+  template <int kGroups>
+  void wait_copies() {
+    wait_copies(kGroups);
+  }
+
+  template <bool kTransposed>
+  cuda_detail::Words4 load_matrices(const Shared<std::uint32_t>& from, int i, const char* file = __builtin_FILE(),
+                                    int line = __builtin_LINE()) {
+    cuda_detail::Words4 out{};
+    act({.kind = WarpAct::matrices,
+         .site = {file, line},
+         .variant = kTransposed ? 1 : 0,
+         .row = from.at(i, 4, {file, line}),
+         .out = out.w});
+    return out;
+  }
+  template <class V>
+  void multiply(float (&d)[4], const std::uint32_t (&a)[4], const std::uint32_t (&b)[2],
+                const char* file = __builtin_FILE(), int line = __builtin_LINE()) {
+    act({.kind = WarpAct::multiply,
+         .site = {file, line},
+         .variant = std::is_same_v<V, Bf16> ? 1 : 0,
+         .values = d,
+         .a = a,
+         .b = b});
+  }
+
   template <class T>
   Shared<T> shared(int offset_bytes, int count) {
     return {machine_, index_, offset_bytes, count};
@@ -111,7 +160,9 @@ class Thread {
   static float inverse_sqrt(float value) { return 1.0f / std::sqrt(value); }
 
  private:
-  void shuffle(float* values, int count, int mask, Site site);
+  void act(WarpAct act);
+  void copy(const Shared<std::uint32_t>& to, int i, const void* from, bool there, int words, Site site);
+  void wait_copies(int groups);
   void require_aligned(const void* p, std::size_t bytes) const;
   template <class W>
   W load(const void* p) const {
@@ -144,54 +195,51 @@ class Machine {
   }
 
   std::int64_t num_launches() const { return num_launches_; }
+  /// What a launch is told that a block may have. Default: all there is.
+  int most_shared_bytes() const { return most_shared_bytes_; }
+  void limit_shared_bytes(int bytes) { most_shared_bytes_ = bytes; }
 
  private:
   friend class Thread;
   template <class T>
   friend class Shared;
 
-  enum class State { ready, at_barrier, at_shuffle, done };
+  static constexpr int kMostSharedBytes = 227 << 10;  // of sm_90
+
+  enum class State { ready, at_barrier, in_warp, done };
   struct Fiber {
     std::unique_ptr<char[]> stack;
     ucontext_t context;
     void* fake_stack = nullptr;  // of AddressSanitizer
     State state = State::done;
     Site site{};
-    float* values = nullptr;
-    int num_values = 0;
-    int mask = 0;
+    WarpAct act{};
     bool started = false;
   };
-  // Who touched a word of shared memory since the last barrier.
-  struct Word {
-    std::uint32_t bits = 0;
-    bool set = false;
-    std::int64_t write_interval = -1;
-    std::int64_t read_interval = -1;
-    int writer = -1;
-    int reader = -1;  // kMany: several
-  };
-  static constexpr int kMany = -2;
-
   void run(const std::function<void(Thread&)>& body, const cuda_detail::LaunchShape& shape);
   void run_block();
   void resume(int index);
   void pause(int index, State state, Site site);  // in a fiber
   bool join_warps();
   bool join_block();
-  void exchange(int first);
+  void act_as_one(int first);
+  void shuffle(int first);
+  void load_matrices(int first);
+  void multiply(int first);
+  WarpAct& act_of(int thread) { return fibers_[static_cast<std::size_t>(thread)].act; }
   [[noreturn]] void report_stuck() const;
   static void enter(unsigned low, unsigned high);
   void fiber_main(int index);
-  Word& word(int thread, int offset_bytes, int index, int count, Site site);
-  [[noreturn]] void fail(FaultKind kind, int thread, Site site, const std::string& what) const;
-  std::string where(int thread, Site site) const;
+  [[noreturn]] void fail(FaultKind kind, int thread, Site site, const std::string& what) const {
+    simt::fail(kind, block_, thread, site, what);
+  }
 
   Order order_;
   std::mt19937 random_;
   std::deque<Fiber> fibers_;  // contexts point into themselves: they stay where they are
   std::vector<int> sequence_;
-  std::vector<Word> memory_;
+  BlockMemory memory_;
+  int most_shared_bytes_ = kMostSharedBytes;
   ucontext_t scheduler_{};
   void* scheduler_fake_stack_ = nullptr;
   const void* scheduler_bottom_ = nullptr;
@@ -200,40 +248,40 @@ class Machine {
   const std::function<void(Thread&)>* body_ = nullptr;
   cuda_detail::LaunchShape shape_{};
   std::int64_t block_ = 0;
-  std::int64_t interval_ = 0;
   std::int64_t num_launches_ = 0;
   int entering_ = 0;
 };
 
 template <class T>
 T Shared<T>::get(int i, const char* file, int line) const {
-  Machine::Word& word = machine_.word(thread_, offset_bytes_, i, count_, {file, line});
-  if (!word.set) {
-    machine_.fail(FaultKind::unset_read, thread_, {file, line}, "reads shared memory that nobody has written");
-  }
-  if (word.write_interval == machine_.interval_ && word.writer != thread_) {
-    machine_.fail(FaultKind::race, thread_, {file, line},
-                  "reads what thread " + std::to_string(word.writer) + " wrote since the last barrier");
-  }
-  word.reader = word.read_interval == machine_.interval_ && word.reader != thread_ ? Machine::kMany : thread_;
-  word.read_interval = machine_.interval_;
-  return std::bit_cast<T>(word.bits);
+  return std::bit_cast<T>(machine_.memory_.read(thread_, at(i, 1, {file, line}), {file, line}));
 }
 
 template <class T>
 void Shared<T>::set(int i, T value, const char* file, int line) {
-  Machine::Word& word = machine_.word(thread_, offset_bytes_, i, count_, {file, line});
-  if (word.write_interval == machine_.interval_ && word.writer != thread_) {
-    machine_.fail(FaultKind::race, thread_, {file, line},
-                  "overwrites what thread " + std::to_string(word.writer) + " wrote since the last barrier");
+  machine_.memory_.write(thread_, at(i, 1, {file, line}), std::bit_cast<std::uint32_t>(value), {file, line});
+}
+
+template <class T>
+std::int64_t Shared<T>::at(int i, int words, Site site) const {
+  const std::int64_t first = machine_.memory_.at(thread_, offset_bytes_, i, count_, site);
+  machine_.memory_.at(thread_, offset_bytes_, i + words - 1, count_, site);
+  if (first % words != 0) {
+    machine_.fail(FaultKind::misaligned, thread_, site,
+                  "accesses " + std::to_string(4 * words) + " bytes of shared memory at no multiple of that");
   }
-  if (word.read_interval == machine_.interval_ && word.reader != thread_) {
-    machine_.fail(FaultKind::race, thread_, {file, line}, "overwrites what another thread read since the last barrier");
+  return first;
+}
+
+template <class T>
+template <class W, int N>
+W Shared<T>::words(int i, Site site) const {
+  const std::int64_t first = at(i, N, site);
+  W out;
+  for (int k = 0; k < N; ++k) {
+    out.w[k] = machine_.memory_.read(thread_, first + k, site);
   }
-  word.bits = std::bit_cast<std::uint32_t>(value);
-  word.set = true;
-  word.writer = thread_;
-  word.write_interval = machine_.interval_;
+  return out;
 }
 
 }  // namespace plumb::testing::simt

@@ -140,11 +140,11 @@ TEST_CASE("shuffles that not all lanes of a warp reach are found", "[simt]") {
           if (x.thread() != 40) {
             x.shuffle_xor(values, 1);
           }
-        }).kind() == FaultKind::divergent_shuffle);
+        }).kind() == FaultKind::divergent_warp);
   CHECK(fault_of([](simt::Thread& x) {
           float values[1] = {0};
           x.shuffle_xor(values, x.thread() == 3 ? 1 : 2);
-        }).kind() == FaultKind::divergent_shuffle);
+        }).kind() == FaultKind::divergent_warp);
 }
 
 TEST_CASE("misaligned vector accesses and impossible launches are found", "[simt]") {
