@@ -13,6 +13,8 @@
 #include "encode_node.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/json_text.hpp"
+#include "plumb/schedule/named.hpp"
 
 namespace plumb {
 namespace {
@@ -20,6 +22,7 @@ namespace {
 constexpr std::int64_t any_positive = INT32_MAX;
 
 JsonNode::Json parse(std::string_view text) {
+  require_plain_json(text, "program JSON");
   try {
     return JsonNode::Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
@@ -84,6 +87,20 @@ DepthMap read_depth(const JsonNode& node, const Layout& layout) {
     cuts.push_back(cut_list[i].integer(0, sublayers));
   }
   return at(node, [&] { return DepthMap(sublayers, block, std::move(cuts), residual); });
+}
+
+// A name is for people and may be anybody's own or a file's, but where it is one of ours the layout must be one on
+// which that schedule can run.
+std::string read_schedule_name(const JsonNode& node, const Layout& layout) {
+  std::string name = node.text();
+  if (name.empty()) node.fail("is empty: it must be the name of a schedule or of the file it came from");
+  for (const ScheduleKind kind : all_schedule_kinds()) {
+    if (name != to_string(kind)) continue;
+    ScheduleRequest request{.kind = kind};
+    if (takes_group(kind)) request.group = layout.microbatches();  // fits whatever group it was
+    at(node, [&] { require_fit(request, layout); });
+  }
+  return name;
 }
 
 Routing read_routing(const JsonNode& node, const Layout& layout, const DepthMap& depth) {
@@ -321,7 +338,7 @@ Program program_from_json(std::string_view text) {
   Program program{layout,
                   depth,
                   read_routing(root["routing"], layout, depth),
-                  root["schedule"].text(),
+                  read_schedule_name(root["schedule"], layout),
                   root["forward_only"].boolean(),
                   root["post_ahead"].integer(0, 64),
                   {},

@@ -132,6 +132,15 @@ class RankChecker {
     return waits_exist(step.waits) && releases_sound(step.releases);
   }
 
+  // The first half of a pair is a forward, and the next computation its backward half.
+  bool pairs_well(std::size_t index) const {
+    const ComputeStep& step = rank_.compute[index];
+    if (!step.overlaps_next) return true;
+    if (index + 1 == rank_.compute.size() || step.compute.op != Op::forward) return false;
+    const ComputeStep& next = rank_.compute[index + 1];
+    return !next.overlaps_next && (next.compute.op == Op::backward || next.compute.op == Op::backward_input);
+  }
+
   std::string wrong_in(const ComputeStep& step) const {
     if (!within(step.compute.chunk.value, num_chunks_) || !within(step.compute.microbatch.value, num_microbatches_)) {
       return "the chunk or the microbatch does not exist";
@@ -225,6 +234,10 @@ void verify_structure(const Program& program, FaultList& faults) {
     add_if(rank, checker.wrong_in_sizes(), "rank", rank.index());
     for (std::size_t i = 0; i < steps.compute.size(); ++i) {
       if (!checker.sound(steps.compute[i])) add_if(rank, checker.wrong_in(steps.compute[i]), "compute step", i);
+      if (!checker.pairs_well(i)) {
+        add_if(rank, "overlaps the next computation, but only an F overlaps, and only a B or I behind it",
+               "compute step", i);
+      }
     }
     for (std::size_t i = 0; i < steps.comm.size(); ++i) {
       if (!checker.sound(steps.comm[i])) add_if(rank, checker.wrong_in(steps.comm[i]), "communication step", i);

@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/json_text.hpp"
 
 namespace plumb {
 namespace {
@@ -39,8 +40,9 @@ std::string read_config_file(const std::string& path, const std::vector<std::str
   return text;
 }
 
-ConfigFields::ConfigFields(std::string_view json_text, std::string_view source)
-    : fields_(json::parse(json_text, nullptr, false)), source_(source) {
+ConfigFields::ConfigFields(std::string_view json_text, std::string_view source) : source_(source) {
+  require_plain_json(json_text, source);
+  fields_ = json::parse(json_text, nullptr, false);
   if (fields_.is_discarded()) {
     throw InputError(fmt::format("{} is not JSON", source));
   }

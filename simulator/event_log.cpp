@@ -11,6 +11,7 @@
 
 #include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/json_text.hpp"
 #include "plumb/simulator/against.hpp"
 #include "plumb/simulator/exposure.hpp"
 
@@ -55,6 +56,7 @@ class LogReader {
     std::string text;
     if (!std::getline(in_, text)) return std::nullopt;
     ++line_number_;
+    require_plain_json(text, fmt::format("{}: line {}", name_, line_number_));
     try {
       return Json::parse(text);
     } catch (const Json::exception&) {

@@ -14,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/json_text.hpp"
 #include "train_lm/durable_file.hpp"
 
 namespace plumb::lm {
@@ -72,6 +73,7 @@ void index_part(const std::string& path, const std::string& bytes, StoredTensors
     refuse(path, "not a part of a checkpoint");
   }
   const std::size_t elements = kPrefixBytes + header_bytes;
+  require_plain_json(std::string_view(bytes).substr(kPrefixBytes, header_bytes), "checkpoint part " + path);
   try {
     for (const Json& entry :
          Json::parse(bytes.begin() + kPrefixBytes, bytes.begin() + static_cast<std::ptrdiff_t>(elements))) {

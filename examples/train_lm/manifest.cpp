@@ -11,6 +11,7 @@
 #include <nlohmann/json.hpp>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/json_text.hpp"
 #include "train_lm/durable_file.hpp"
 
 namespace plumb::lm {
@@ -63,6 +64,7 @@ Json read_json(const std::string& folder) {
     throw InputError(fmt::format("checkpoint {}: no manifest.json, so it is not a finished checkpoint", folder));
   }
   const std::string text((std::istreambuf_iterator<char>(file)), std::istreambuf_iterator<char>());
+  require_plain_json(text, "checkpoint " + path_of(folder));
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded() || !root.is_object() || root.value("format", Json()) != kFormat) {
     refuse(folder, "damaged, or not a checkpoint of this program");

@@ -169,6 +169,17 @@ TEST_CASE("reading a program names the place of what is wrong", "[cache][encode]
       contains(refusal_after("\"forward_only\":false", "\"forward_only\":0"), "$.forward_only must be true or false"));
 }
 
+TEST_CASE("a program with a key twice, brackets by the thousand or a name that cannot be is refused",
+          "[cache][encode]") {
+  CHECK(contains(refusal_after("\"pp\":4", "\"pp\":4,\"pp\":4"), "key \"pp\" stands a second time"));
+  CHECK(contains(refusal(std::string(100'000, '[')), "nested deeper than 64"));
+  CHECK(contains(refusal_after("\"schedule\":\"interleaved\"", "\"schedule\":\"\""), "$.schedule is empty"));
+  CHECK(contains(refusal_after("\"schedule\":\"interleaved\"", "\"schedule\":\"zb-v\""), "$.schedule is refused"));
+  CHECK(contains(refusal_after("\"schedule\":\"interleaved\"", "\"schedule\":\"1f1b\""), "$.schedule is refused"));
+  CHECK(refusal_after("\"schedule\":\"interleaved\"", "\"schedule\":\"zb-h1\"").empty());
+  CHECK(refusal_after("\"schedule\":\"interleaved\"", "\"schedule\":\"auto\"").empty());
+}
+
 TEST_CASE("absurd sizes are refused before anything is allocated for them", "[cache][encode]") {
   CHECK(contains(refusal_after("\"pp\":4", "\"pp\":2147483647"), "$.layout is refused"));
   CHECK(contains(refusal_after("\"pp\":4", "\"pp\":18446744073709551615"), "$.layout.pp is 18446744073709551615"));

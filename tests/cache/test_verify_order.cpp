@@ -135,6 +135,18 @@ TEST_CASE("indices beyond their lists are named, not followed", "[cache][verify]
   CHECK(contains(broken([](Program& p) { p.ranks[1].waits[0].step = -1; }), "does not exist"));
 }
 
+TEST_CASE("a computation overlaps the next only as F with B or I", "[cache][verify]") {
+  const Program program = test::small_program(Policy::cached);
+  for (std::size_t i = 0; i < program.ranks[1].compute.size(); ++i) {
+    Program broken = program;
+    std::vector<ComputeStep>& steps = broken.ranks[1].compute;
+    steps[i].overlaps_next = true;
+    const bool legal = steps[i].compute.op == Op::forward && i + 1 < steps.size() &&
+                       (steps[i + 1].compute.op == Op::backward || steps[i + 1].compute.op == Op::backward_input);
+    CHECK(verify_program(broken).empty() == legal);
+  }
+}
+
 TEST_CASE("no more faults are reported than asked for", "[cache][verify]") {
   Program program = test::small_program(Policy::cached);
   for (RankProgram& rank : program.ranks) {
