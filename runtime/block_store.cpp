@@ -7,6 +7,7 @@
 
 #include <fmt/format.h>
 
+#include "plumb/kernels/number_formats.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb {
@@ -21,12 +22,24 @@ constexpr int microbatch_bits = 21;
 constexpr int stage_bits = 11;
 constexpr int block_bits = 21;
 
+template <class T>
+void fill(std::byte* data, std::size_t size_bytes, T value) {
+  std::fill_n(reinterpret_cast<T*>(data), size_bytes / sizeof(T), value);
+}
+
 void fill_nan(std::byte* data, std::size_t size_bytes, Storage storage) {
-  if (storage == Storage::fp64) {
-    std::fill_n(reinterpret_cast<double*>(data), size_bytes / sizeof(double), std::numeric_limits<double>::quiet_NaN());
-  } else {
-    std::fill_n(reinterpret_cast<float*>(data), size_bytes / sizeof(float), std::numeric_limits<float>::quiet_NaN());
+  constexpr float nan = std::numeric_limits<float>::quiet_NaN();
+  switch (storage) {
+    case Storage::fp64:
+      return fill(data, size_bytes, std::numeric_limits<double>::quiet_NaN());
+    case Storage::bf16:
+      return fill(data, size_bytes, to_bf16(nan));
+    case Storage::fp16:
+      return fill(data, size_bytes, to_fp16(nan));
+    case Storage::fp32:
+      break;
   }
+  fill(data, size_bytes, nan);
 }
 
 }  // namespace

@@ -43,7 +43,7 @@ void fill(at::Tensor& tensor, const CounterRng& rng, double stddev) {
 
 Parameter make_matrix(const LmConfig& config, std::string name, std::int64_t rows, std::int64_t columns,
                       double stddev) {
-  at::Tensor value = at::empty({rows, columns}, scalar_type(config.dtype));
+  at::Tensor value = at::empty({rows, columns}, arithmetic_type(config.dtype));
   const CounterRng rng(config.seed, name);
   if (config.dtype == Storage::fp64) {
     fill<double>(value, rng, stddev);
@@ -54,7 +54,7 @@ Parameter make_matrix(const LmConfig& config, std::string name, std::int64_t row
 }
 
 Parameter make_gain(const LmConfig& config, std::string name) {
-  return trainable(std::move(name), at::ones({config.width}, scalar_type(config.dtype)), false);
+  return trainable(std::move(name), at::ones({config.width}, arithmetic_type(config.dtype)), false);
 }
 
 double fan_in_stddev(std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); }
@@ -80,8 +80,8 @@ struct Rotary {
         sines[t * pairs + j] = std::sin(angle);
       }
     }
-    cosine = cosine.to(scalar_type(config.dtype));
-    sine = sine.to(scalar_type(config.dtype));
+    cosine = cosine.to(arithmetic_type(config.dtype));
+    sine = sine.to(arithmetic_type(config.dtype));
   }
 
   // x: [sequences, sequence, heads, 2 x pairs]; channel j is paired with channel j + pairs.
@@ -107,7 +107,7 @@ class Attention final : public Layer {
         rotary_(config, config.width / config.heads / 2),
         // -inf above the diagonal: later tokens get weight exactly zero.
         mask_(at::full({config.sequence, config.sequence}, -std::numeric_limits<double>::infinity(),
-                       scalar_type(config.dtype))
+                       arithmetic_type(config.dtype))
                   .triu(1)) {
     const std::int64_t d = config.width;
     parameters_.push_back(make_gain(config, prefix + ".norm"));
@@ -203,7 +203,19 @@ at::Tensor mean_loss(const at::Tensor& logits, const at::Tensor& targets) {
   return at::cross_entropy_loss(logits, targets);
 }
 
-at::ScalarType scalar_type(Storage dtype) { return dtype == Storage::fp64 ? at::kDouble : at::kFloat; }
+at::ScalarType scalar_type(Storage dtype) {
+  switch (dtype) {
+    case Storage::fp64:
+      return at::kDouble;
+    case Storage::bf16:
+      return at::kBFloat16;
+    case Storage::fp16:
+      return at::kHalf;
+    case Storage::fp32:
+      break;
+  }
+  return at::kFloat;
+}
 
 at::Tensor token_tensor(const std::vector<std::int64_t>& ids) {
   at::Tensor tensor = at::empty({static_cast<std::int64_t>(ids.size())}, at::kLong);

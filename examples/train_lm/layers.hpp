@@ -61,7 +61,10 @@ std::unique_ptr<Layer> make_head(const LmConfig& config);
 // Mean cross entropy of a microbatch over its tokens; a scalar.
 at::Tensor mean_loss(const at::Tensor& logits, const at::Tensor& targets);
 
+// Torch's name of a storage format, and of the format in which layers compute and parameters live: fp64 under fp64,
+// else fp32.
 at::ScalarType scalar_type(Storage dtype);
+inline at::ScalarType arithmetic_type(Storage dtype) { return scalar_type(gradient_storage(dtype)); }
 
 // Ids as an int64 tensor of their own.
 at::Tensor token_tensor(const std::vector<std::int64_t>& ids);

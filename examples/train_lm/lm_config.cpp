@@ -2,7 +2,6 @@
 #include "train_lm/lm_config.hpp"
 
 #include <algorithm>
-#include <string_view>
 
 #include <fmt/format.h>
 
@@ -20,6 +19,15 @@ void require_range(std::string_view field, std::int64_t value, std::int64_t low,
 }
 
 }  // namespace
+
+std::optional<Storage> storage_from_name(std::string_view name) {
+  for (const Storage storage : {Storage::fp32, Storage::fp64, Storage::bf16, Storage::fp16}) {
+    if (to_string(storage) == name) {
+      return storage;
+    }
+  }
+  return std::nullopt;
+}
 
 void validate(const LmConfig& config) {
   require_range("sublayers", config.num_sublayers, 1, 4096);

@@ -9,7 +9,9 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 #include <string>
+#include <string_view>
 
 #include "plumb/kernels/depth_config.hpp"
 #include "plumb/kernels/storage.hpp"
@@ -28,6 +30,8 @@ struct LmConfig {
   Residual residual = Residual::attnres_block;
   int block_sublayers = 2;  // S; 1 under attnres_full, ignored under standard
   double eps = 1e-6;        // of every norm, depth keys included
+  // Of what lies between the sublayers: blocks, partial sums, what a sublayer reads and writes. Layers compute in fp32
+  // (fp64 under fp64), and so parameters, gradients and moments are kept.
   Storage dtype = Storage::fp32;
   QueryInit query_init = QueryInit::zero;
   std::uint64_t seed = 0;  // initial parameters and the choice of training sequences
@@ -36,6 +40,9 @@ struct LmConfig {
   // Hidden width of SwiGLU: 8/3 d, rounded up to a multiple of 8.
   std::int64_t mlp_width() const { return (8 * width + 23) / 24 * 8; }
 };
+
+// "fp32", "fp64", "bf16", "fp16"; none for anything else.
+std::optional<Storage> storage_from_name(std::string_view name);
 
 // Throws InputError, one line with the nearest legal value, for the first field that is not legal.
 void validate(const LmConfig& config);

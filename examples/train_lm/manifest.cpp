@@ -4,6 +4,7 @@
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <optional>
 #include <set>
 #include <string_view>
 
@@ -135,10 +136,11 @@ CheckpointInfo read_checkpoint(const std::string& folder) {
     refuse(folder, fmt::format("model.vocabulary is not {}", kVocabulary));
   }
   const auto dtype = field<std::string>(folder, model, "model", "dtype");
-  if (dtype != "fp32" && dtype != "fp64") {
-    refuse(folder, fmt::format("model.dtype '{}' is unknown; one of fp32, fp64", dtype));
+  const std::optional<Storage> storage = storage_from_name(dtype);
+  if (!storage) {
+    refuse(folder, fmt::format("model.dtype '{}' is unknown; one of bf16, fp16, fp32, fp64", dtype));
   }
-  info.model.dtype = dtype == "fp64" ? Storage::fp64 : Storage::fp32;
+  info.model.dtype = *storage;
   info.model.residual = Residual::standard;
   if (root.contains("depth")) {
     read_depth(folder, section_of(folder, root, "depth"), info.model);

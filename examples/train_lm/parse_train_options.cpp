@@ -46,8 +46,9 @@ void add_model(CLI::App& app, TrainOptions& o) {
   app.add_option("--heads", o.heads, "attention heads [hidden/32]");
   app.add_option("--seq", o.sequence, "tokens of a sequence [64]");
   app.add_option("--tokens", o.tokens, "tokens of a microbatch, a multiple of --seq [2*seq]");
-  app.add_option("--dtype", o.dtype, "fp32 or fp64 [fp32]");
-  app.add_option("--grad-wire", o.shared.grad_wire, "gradients on the wire: storage or fp32, here the same [fp32]");
+  app.add_option("--dtype", o.dtype, "bf16, fp16, fp32 or fp64: of blocks and of what layers read and write [fp32]");
+  app.add_option("--grad-wire", o.shared.grad_wire,
+                 "gradients on the wire: fp32; storage where that is the same [fp32]");
 }
 
 void add_training(CLI::App& app, TrainOptions& o) {

@@ -40,8 +40,8 @@ ReferenceModel::ReferenceModel(const LmConfig& config) : config_(config) {
 
 ReferenceModel::Aggregate ReferenceModel::make_aggregate(const std::string& prefix) {
   Aggregate aggregate;
-  aggregate.query = at::zeros({1, config_.width}, scalar_type(config_.dtype));
-  aggregate.gain = at::ones({1, config_.width}, scalar_type(config_.dtype));
+  aggregate.query = at::zeros({1, config_.width}, arithmetic_type(config_.dtype));
+  aggregate.gain = at::ones({1, config_.width}, arithmetic_type(config_.dtype));
   if (config_.query_init == QueryInit::normal) {
     const CounterRng rng(config_.seed, prefix + ".query");
     const double stddev = depth_config(config_).query_stddev;
@@ -57,23 +57,31 @@ ReferenceModel::Aggregate ReferenceModel::make_aggregate(const std::string& pref
   return aggregate;
 }
 
+at::Tensor ReferenceModel::stored(const at::Tensor& tensor) const {
+  if (arithmetic_type(config_.dtype) == scalar_type(config_.dtype)) {
+    return tensor;
+  }
+  const at::Tensor exact = tensor.detach();
+  return tensor.add(exact.to(scalar_type(config_.dtype)).to(exact.scalar_type()).sub(exact));
+}
+
 at::Tensor ReferenceModel::mix(const std::vector<at::Tensor>& sources, const Aggregate& aggregate) const {
   const at::Tensor values = at::stack(sources);  // [sources, tokens, width]
   const at::Tensor inverse_rms = at::rsqrt(values.square().mean(-1, /*keepdim=*/true).add(config_.eps));
   const at::Tensor logits = values.mul(inverse_rms).mul(aggregate.query.mul(aggregate.gain)).sum(-1, /*keepdim=*/true);
-  return at::softmax(logits, 0).mul(values).sum(0);
+  return stored(at::softmax(logits, 0).mul(values).sum(0));
 }
 
 at::Tensor ReferenceModel::standard_stream(const at::Tensor& ids) const {
-  at::Tensor hidden = embedding_->run(ids);
+  at::Tensor hidden = stored(embedding_->run(ids));
   for (const auto& sublayer : sublayers_) {
-    hidden = hidden.add(sublayer->run(hidden));
+    hidden = stored(hidden.add(stored(sublayer->run(hidden))));
   }
   return hidden;
 }
 
 at::Tensor ReferenceModel::depth_stream(const at::Tensor& ids) const {
-  std::vector<at::Tensor> sources = {embedding_->run(ids)};
+  std::vector<at::Tensor> sources = {stored(embedding_->run(ids))};
   at::Tensor partial;
   for (int i = 0; i < config_.num_sublayers; ++i) {
     std::vector<at::Tensor> seen = sources;
@@ -81,8 +89,8 @@ at::Tensor ReferenceModel::depth_stream(const at::Tensor& ids) const {
       seen.push_back(partial);
     }
     const auto index = static_cast<std::size_t>(i);
-    const at::Tensor output = sublayers_[index]->run(mix(seen, aggregates_[index]));
-    partial = partial.defined() ? partial.add(output) : output;
+    const at::Tensor output = stored(sublayers_[index]->run(mix(seen, aggregates_[index])));
+    partial = partial.defined() ? stored(partial.add(output)) : output;
     if ((i + 1) % config_.block_sublayers == 0 || i + 1 == config_.num_sublayers) {
       sources.push_back(std::exchange(partial, {}));
     }

@@ -44,6 +44,8 @@ class ReferenceModel {
   };
 
   Aggregate make_aggregate(const std::string& prefix);
+  // The value that the storage format keeps of it, with the gradient of the tensor itself.
+  at::Tensor stored(const at::Tensor& tensor) const;
   at::Tensor mix(const std::vector<at::Tensor>& sources, const Aggregate& aggregate) const;
   at::Tensor standard_stream(const at::Tensor& ids) const;
   at::Tensor depth_stream(const at::Tensor& ids) const;

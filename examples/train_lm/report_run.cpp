@@ -88,7 +88,18 @@ std::string result_json(const TrainPlan& plan, const TrainResult& result) {
 }
 
 CheckLimits check_limits(Storage dtype) {
-  return dtype == Storage::fp64 ? CheckLimits{1e-12, 1e-9, 1e-11} : CheckLimits{1e-6, 1e-4, 1e-4};
+  switch (dtype) {
+    case Storage::fp64:
+      return {1e-12, 1e-9, 1e-11};
+    // Plain torch rounds a mixture once, the pipeline also what two phases hand over: single values differ by an ulp.
+    case Storage::bf16:
+      return {2e-4, 5e-2, 5e-2};
+    case Storage::fp16:
+      return {2e-5, 1e-2, 1e-2};
+    case Storage::fp32:
+      break;
+  }
+  return {1e-6, 1e-4, 1e-4};
 }
 
 std::string verdict(const TrainPlan& plan, const TrainResult& result) {

@@ -2,7 +2,6 @@
 #include "train_lm/tape.hpp"
 
 #include <cstddef>
-#include <cstring>
 #include <utility>
 
 #include <ATen/core/grad_mode.h>
@@ -15,14 +14,14 @@
 namespace plumb::lm {
 
 at::Tensor copy_in(ConstView view) {
-  // from_blob wants a pointer it could write to; the clone is made before anybody could.
+  // from_blob wants a pointer it could write to; the copy is made before anybody could.
   void* const data = const_cast<void*>(view.data);
-  return at::from_blob(data, {view.tokens, view.width}, scalar_type(view.storage)).clone();
+  return at::from_blob(data, {view.tokens, view.width}, scalar_type(view.storage))
+      .to(arithmetic_type(view.storage), /*non_blocking=*/false, /*copy=*/true);
 }
 
 void copy_out(const at::Tensor& tensor, View view) {
-  const at::Tensor source = tensor.contiguous();
-  std::memcpy(view.data, source.data_ptr(), static_cast<std::size_t>(view.num_elements()) * source.element_size());
+  at::from_blob(view.data, {view.tokens, view.width}, scalar_type(view.storage)).copy_(tensor.detach());
 }
 
 // Takes both factors out of their graphs and starts a new one at the product.

@@ -25,7 +25,8 @@ namespace plumb::lm {
 
 using TorchFunction = std::function<at::Tensor(const at::Tensor&, MatrixProduct&)>;
 
-// A fresh tensor with the elements of `view`, and the way back. Shapes [tokens, width].
+// A fresh tensor with the elements of `view` in the arithmetic's format, and the way back, rounded once to nearest even
+// where the storage is shorter. Shapes [tokens, width].
 at::Tensor copy_in(ConstView view);
 void copy_out(const at::Tensor& tensor, View view);
 

@@ -26,13 +26,10 @@ constexpr std::int64_t kDefaultSequence = 64;
 constexpr std::int64_t kDefaultSequences = 2;
 
 Storage parse_dtype(const std::string& text) {
-  if (text == "fp32") {
-    return Storage::fp32;
+  if (const std::optional<Storage> storage = storage_from_name(text)) {
+    return *storage;
   }
-  if (text == "fp64") {
-    return Storage::fp64;
-  }
-  throw InputError(fmt::format("--dtype '{}' is not trained in, legal are fp32 and fp64", text));
+  throw InputError(fmt::format("--dtype '{}' is unknown, legal are bf16, fp16, fp32 and fp64", text));
 }
 
 void require_word(const char* flag, const std::string& value, std::initializer_list<std::string_view> legal) {
@@ -146,7 +143,7 @@ void require_memory(const LmConfig& model) {
   const auto width = static_cast<double>(model.width);
   const double per_layer = 4 * width * width + 3 * width * static_cast<double>(model.mlp_width());
   const double parameters = per_layer * model.num_sublayers / 2 + 2.0 * kVocabulary * width;
-  const double needed = 4 * parameters * static_cast<double>(bytes_per_element(model.dtype));
+  const double needed = 4 * parameters * static_cast<double>(bytes_per_element(gradient_storage(model.dtype)));
   const double present = static_cast<double>(::sysconf(_SC_PHYS_PAGES)) * static_cast<double>(::sysconf(_SC_PAGE_SIZE));
   if (needed > present) {
     throw InputError(
@@ -261,6 +258,12 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
   shared.tokens = static_cast<int>(plan.model.tokens());
   shared.dtype = std::string(to_string(plan.model.dtype));
   const UnitBytes bytes = cli::resolve_bytes(shared, depth.hidden);
+  if (bytes.gradient_wire != bytes.gradient_slot) {
+    throw InputError(
+        fmt::format("--grad-wire storage: gradients of --dtype {} are sent as they are added up, in fp32; "
+                    "use --grad-wire fp32",
+                    shared.dtype));
+  }
   const Schedule schedule = cli::resolve_schedule(shared, layout);
   for (const Policy policy : policies_to_try(cli::resolve_policy(shared, depth.map))) {
     plan.policies.push_back(plan_policy(schedule, depth.map, policy, shared.post_ahead, bytes));

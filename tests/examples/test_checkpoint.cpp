@@ -116,7 +116,7 @@ void spill(const std::filesystem::path& path, const std::string& bytes) {
 }  // namespace
 
 TEST_CASE("a checkpoint gives every tensor back bit by bit under another layout", "[examples]") {
-  const LmConfig config = tiny_config(GENERATE(Storage::fp32, Storage::fp64));
+  const LmConfig config = tiny_config(GENERATE(Storage::fp32, Storage::fp64, Storage::bf16));
   std::vector<std::unique_ptr<RankModel>> models;
   std::vector<AdamW> optimizers;
   const std::vector<NamedTensor> before = tensors_of(config, 2, 2, models, optimizers);
@@ -173,8 +173,12 @@ TEST_CASE("a resumed run continues as if it had never stopped", "[examples]") {
 
 TEST_CASE("on one rank a resumed run gives the same bits as an uninterrupted one", "[examples]") {
   const TemporaryFolder folder;
-  const TrainResult whole = run(tiny_options(1, 2, 8));
+  const std::string dtype = GENERATE("fp32", "bf16");
+  TrainOptions whole_options = tiny_options(1, 2, 8);
+  whole_options.dtype = dtype;
+  const TrainResult whole = run(whole_options);
   TrainOptions first = tiny_options(1, 2, 5);
+  first.dtype = dtype;
   first.save = folder.path();
   run(first);
   TrainOptions second = tiny_options(1, 2, 3);
@@ -183,6 +187,7 @@ TEST_CASE("on one rank a resumed run gives the same bits as an uninterrupted one
   const TrainResult rest = run(second);
   CHECK(rest.losses == std::vector<double>(whole.losses.begin() + 5, whole.losses.end()));
   CHECK(read_checkpoint(folder.path()).num_steps == 8);
+  CHECK(to_string(read_checkpoint(folder.path()).model.dtype) == dtype);
   // The parts of the first checkpoint are gone.
   CHECK(std::distance(std::filesystem::directory_iterator(folder.path()), std::filesystem::directory_iterator()) == 2);
 }

@@ -40,6 +40,12 @@ TEST_CASE("training over MPI gives the bits of the one-thread interpreter", "[ex
       }
     }
   }
+  const Case short_layout{.pp = pp, .vp = 2, .microbatches = 4, .policy = Policy::direct};
+  for (const Residual residual : {Residual::attnres_block, Residual::standard}) {
+    const LmConfig config = tiny_config(Storage::bf16, residual);
+    check_own_part(train_rank(config, short_layout, training, links),
+                   train_interpreted(config, short_layout, training));
+  }
   for (const ScheduleKind kind : all_schedule_kinds()) {
     CAPTURE(to_string(kind));
     const bool one_stage = kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe;

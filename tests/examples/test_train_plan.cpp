@@ -96,7 +96,7 @@ TEST_CASE("flags that cannot work are refused with what is legal", "[examples]")
   CHECK_THAT(refusal([](TrainOptions& o) { o.shared.block_layers = 9; }), Contains("--block-layers"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.shared.cuts = "5,3"; }), Contains("--cuts"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.shared.residual = "sum"; }), Contains("attnres-block"));
-  CHECK_THAT(refusal([](TrainOptions& o) { o.dtype = "bf16"; }), Contains("fp32 and fp64"));
+  CHECK_THAT(refusal([](TrainOptions& o) { o.dtype = "bf8"; }), Contains("bf16, fp16, fp32 and fp64"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.heads = 3; }), Contains("heads"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.tokens = 100; }), Contains("nearest: 64"));
   CHECK_THAT(refusal([](TrainOptions& o) { o.sequence = 0; }), Contains("--seq"));

@@ -128,15 +128,20 @@ TEST_CASE("numbers that are not decimal and empty values are refused before anyt
   }
 }
 
-TEST_CASE("the check against plain torch passes in fp32 and fp64", "[examples]") {
-  const auto [dtype, loss, gradient] =
-      GENERATE(table<std::string, double, double>({{"fp32", 1e-4, 1e-4}, {"fp64", 1e-9, 1e-11}}));
+TEST_CASE("the check against plain torch passes in every format", "[examples]") {
+  const auto [dtype, loss, gradient] = GENERATE(table<std::string, double, double>(
+      {{"fp32", 1e-4, 1e-4}, {"fp64", 1e-9, 1e-11}, {"bf16", 5e-2, 5e-2}, {"fp16", 1e-2, 1e-2}}));
   const Ended ended = shell(kProgram + kTiny + " --pp 2 --vp 2 --steps 6 --check --recompute full --dtype " + dtype);
   INFO(ended.err);
   REQUIRE(ended.code == 0);
-  const auto reference = nlohmann::json::parse(ended.out).at("reference");
+  const auto json = nlohmann::json::parse(ended.out);
+  const auto& reference = json.at("reference");
   CHECK(reference.at("max_loss_difference") <= loss);
   CHECK(reference.at("max_gradient_difference") <= gradient);
+  // Values as they are stored, gradients as they are added up.
+  const int bytes_of_pair = dtype == "fp64" ? 8 + 8 : dtype == "fp32" ? 4 + 4 : 2 + 4;
+  CHECK(json.at("bytes_per_step").at("cached").at("wire").get<int>() % (16 * 16 * bytes_of_pair * 4) == 0);
+  CHECK(json.at("bytes_per_step").at("cached").at("wire") == json.at("bytes_per_step").at("cached").at("formula"));
 }
 
 TEST_CASE("a schedule that splits the backward trains, recomputing too, and says what W takes", "[examples]") {
@@ -168,6 +173,8 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
                                     {"--stats-every 2", "config: "},
                                     {"--stats " + binary + " --stats-every 0", "config: "},
                                     {"--stats " + binary + " --residual standard", "config: "},
+                                    {"--dtype bf8", "config: "},
+                                    {"--dtype bf16 --grad-wire storage", "config: "},
                                     {"--cache magic", "config: "}}) {
     const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
     CAPTURE(flags, ended.err);

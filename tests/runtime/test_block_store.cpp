@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <cmath>
 
+#include "plumb/kernels/number_formats.hpp"
 #include "plumb/runtime/block_store.hpp"
 #include "plumb/schedule/error.hpp"
 #include "support/catch.hpp"
@@ -17,9 +18,11 @@ SlotContent block_of(int microbatch, int stage, int block) {
 
 bool all_nan(const ConstView& view) {
   for (std::int64_t i = 0; i < view.num_elements(); ++i) {
-    const double value =
-        view.storage == Storage::fp64 ? elements<double>(view)[i] : static_cast<double>(elements<float>(view)[i]);
-    if (!std::isnan(value)) return false;
+    const bool nan = view.storage == Storage::fp64   ? std::isnan(elements<double>(view)[i])
+                     : view.storage == Storage::bf16 ? std::isnan(to_float(elements<Bf16>(view)[i]))
+                     : view.storage == Storage::fp16 ? std::isnan(to_float(elements<Fp16>(view)[i]))
+                                                     : std::isnan(elements<float>(view)[i]);
+    if (!nan) return false;
   }
   return true;
 }
@@ -82,7 +85,7 @@ TEST_CASE("a block is found by microbatch, virtual stage and id while it is aliv
 }
 
 TEST_CASE("slots that hold nothing are poisoned on request", "[runtime]") {
-  for (const Storage storage : {Storage::fp32, Storage::fp64}) {
+  for (const Storage storage : {Storage::fp32, Storage::fp64, Storage::bf16, Storage::fp16}) {
     BlockStore store;
     store.configure({2, 3, storage}, 2, 2, true);
     CHECK(all_nan(store.view(value_slot(0))));
