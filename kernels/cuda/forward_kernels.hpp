@@ -98,9 +98,9 @@ struct DotsKernel {
   }
 };
 
-/// Weights of query l over the sources, from its logits, into column l of [source][kBatch]; one thread per query. An
+/// Weights of query l over the sources, from its logits, into column l of [source][kLd]; one thread per query. An
 /// unused query gets zeros, so that no weight is read unset. `lse`: null if not wanted.
-template <class X, class Shared, class Logit>
+template <int kLd, class X, class Shared, class Logit>
 PLUMB_DEVICE void softmax_weights(X& x, Shared& weights, int num_sources, int l, bool used, const Logit& logit,
                                   float* lse) {
   if (!used || num_sources == 1) {  // a sole source has exactly 1, whatever the logit
@@ -108,7 +108,7 @@ PLUMB_DEVICE void softmax_weights(X& x, Shared& weights, int num_sources, int l,
       *lse = logit(0);
     }
     for (int i = 0; i < num_sources; ++i) {
-      weights.set(i * kBatch + l, used ? 1.0f : 0.0f);
+      weights.set(i * kLd + l, used ? 1.0f : 0.0f);
     }
     return;
   }
@@ -120,11 +120,11 @@ PLUMB_DEVICE void softmax_weights(X& x, Shared& weights, int num_sources, int l,
   float sum = 0;
   for (int i = 0; i < num_sources; ++i) {
     const float e = x.exp(logit(i) - greatest);
-    weights.set(i * kBatch + l, e);
+    weights.set(i * kLd + l, e);
     sum += e;
   }
   for (int i = 0; i < num_sources; ++i) {
-    weights.set(i * kBatch + l, weights.get(i * kBatch + l) / sum);
+    weights.set(i * kLd + l, weights.get(i * kLd + l) / sum);
   }
   if (lse != nullptr) {
     *lse = greatest + x.log(sum);
@@ -175,7 +175,7 @@ struct MixtureKernel {
           weights.set(i * kBatch + l, l < num_outputs ? column[i * ld] : 0.0f);
         }
       } else {
-        softmax_weights(
+        softmax_weights<kBatch>(
             x, weights, num_sources, l, l < num_outputs, [&](int i) { return column[i * ld]; },
             l < num_outputs && lse[l] != nullptr ? lse[l] + token : nullptr);
       }

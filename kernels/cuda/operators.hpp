@@ -11,8 +11,8 @@
 #include <span>
 
 #include "cuda/backward_kernels.hpp"
-#include "cuda/resident_kernels.hpp"
 #include "cuda/tables.hpp"
+#include "cuda/tensor_kernels.hpp"
 #include "plumb/kernels/cpu_operators.hpp"
 
 namespace plumb::cuda_detail {
@@ -94,7 +94,11 @@ class Operators {
   }
 
   template <class Launch>
-  static void phase_one(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args, void* workspace) {
+  static void phase_one(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args, void* workspace,
+                        bool tensor_cores = false) {
+    if (tensor_cores && !args.fp32_mixture && on_tensor_cores(launch, problem, args)) {
+      return;
+    }
     if (args.fp32_mixture) {
       phase_one_as<float>(launch, problem, args, workspace);
     } else {
@@ -166,14 +170,16 @@ class Operators {
 
   template <class Launch>
   static void inter_block_backward(Launch& launch, const DepthProblem& problem, const InterBlockBackward& args,
-                                   void* workspace) {
+                                   void* workspace, bool tensor_cores = false) {
     const int n = static_cast<int>(args.sources.size());
     for (std::size_t first = 0; first < args.readers.size(); first += kBatch) {
       const auto readers = args.readers.subspan(first, std::min<std::size_t>(args.readers.size() - first, kBatch));
       const int count = static_cast<int>(readers.size());
       Tables space(workspace);
       const PairTables tables = take_tables(space, problem.tokens, n, count);
-      gradient_dots<kBatch>(launch, problem, args.sources, Reader{}, readers, tables);
+      if (!tensor_cores || !dots_on_tensor_cores(launch, problem, args.sources, readers, tables)) {
+        gradient_dots<kBatch>(launch, problem, args.sources, Reader{}, readers, tables);
+      }
       ReaderCoefficients coefficients{};
       coefficients.pairs = problem.tokens * n;
       coefficients.width = problem.width;
@@ -231,14 +237,8 @@ class Operators {
   template <class O, class Launch>
   static void phase_one_as(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args, void* workspace) {
     const int n = static_cast<int>(args.sources.size());
-    Vectorable vector(problem.width);
-    for (const DepthSource& each : args.sources) {
-      vector(each.value);
-    }
-    for (const PhaseOneQuery& each : args.queries) {
-      vector(each.query)(each.o);
-    }
-    if (vector.yes() && resident<O>(launch, problem, args)) {
+    const Vectorable vector = vectorable(problem, args);
+    if (vector.yes() && one_launch_per<O, kBatch>(launch, problem, args, ResidentKernel<V, O>{})) {
       return;
     }
     vector.with([&]<bool kVector>() {
@@ -249,7 +249,7 @@ class Operators {
       dots.num_sources = mixture.num_sources = n;
       for (int i = 0; i < n; ++i) {
         const auto at = static_cast<std::size_t>(i);
-        dots.sources[i] = {args.sources[at].value, static_cast<const float*>(args.sources[at].inverse_rms)};
+        dots.sources[i] = source_rows(args.sources[at]);
         dots.scale_out[i] = args.inverse_rms_out.empty() ? nullptr : static_cast<float*>(args.inverse_rms_out[at]);
         mixture.sources[i] = args.sources[at].value;
       }
@@ -271,13 +271,22 @@ class Operators {
     });
   }
 
-  // Whether the rows of a token fit into shared memory: then phase one is done.
-  template <class O, class Launch>
-  static bool resident(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args) {
-    using Kernel = ResidentKernel<V, O>;
-    const int n = static_cast<int>(args.sources.size());
-    Kernel kernel{};
-    kernel.ring = Kernel::ring_in(problem.width, n, launch.most_shared_bytes());
+  static Vectorable vectorable(const DepthProblem& problem, const PhaseOneForward& args) {
+    Vectorable vector(problem.width);
+    for (const DepthSource& each : args.sources) {
+      vector(each.value);
+    }
+    for (const PhaseOneQuery& each : args.queries) {
+      vector(each.query)(each.o);
+    }
+    return vector;
+  }
+
+  // What ResidentKernel and TensorKernel have in common: one launch per so many queries. False if it cannot be.
+  template <class O, int kQueries, class Kernel, class Launch>
+  static bool one_launch_per(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args, Kernel kernel) {
+    const std::size_t n = args.sources.size();
+    kernel.ring = Kernel::ring_in(problem.width, static_cast<int>(n), launch.most_shared_bytes());
     if (kernel.ring.slots == 0) {
       return false;
     }
@@ -285,13 +294,12 @@ class Operators {
     kernel.width = problem.width;
     kernel.eps = static_cast<float>(problem.eps);
     kernel.turn = tokens_in_turn(problem.tokens);
-    for (int i = 0; i < n; ++i) {
-      const auto at = static_cast<std::size_t>(i);
-      kernel.sources[i] = {args.sources[at].value, static_cast<const float*>(args.sources[at].inverse_rms)};
-      kernel.scale_out[i] = args.inverse_rms_out.empty() ? nullptr : static_cast<float*>(args.inverse_rms_out[at]);
+    for (std::size_t i = 0; i < n; ++i) {
+      kernel.sources[i] = source_rows(args.sources[i]);
+      kernel.scale_out[i] = args.inverse_rms_out.empty() ? nullptr : static_cast<float*>(args.inverse_rms_out[i]);
     }
-    for (std::size_t first = 0; first < args.queries.size(); first += kBatch) {
-      kernel.num_queries = static_cast<int>(std::min<std::size_t>(args.queries.size() - first, kBatch));
+    for (std::size_t first = 0; first < args.queries.size(); first += kQueries) {
+      kernel.num_queries = static_cast<int>(std::min<std::size_t>(args.queries.size() - first, kQueries));
       for (int l = 0; l < kernel.num_queries; ++l) {
         const PhaseOneQuery& own = args.queries[first + static_cast<std::size_t>(l)];
         kernel.query[l] = static_cast<const float*>(own.query);
@@ -301,6 +309,66 @@ class Operators {
       launch(kernel, kernel.shape());
     }
     return true;
+  }
+
+  template <class Launch>
+  static bool on_tensor_cores(Launch& launch, const DepthProblem& problem, const PhaseOneForward& args) {
+    if constexpr (sizeof(V) == 2) {
+      TensorKernel<V> kernel{};
+      kernel.with_squares = some_unknown(args.sources, [](const DepthSource& each) { return each; });
+      return vectorable(problem, args).yes() && one_launch_per<V, kTensorRows>(launch, problem, args, kernel);
+    } else {
+      return false;
+    }
+  }
+
+  template <class Launch>
+  static bool dots_on_tensor_cores(Launch& launch, const DepthProblem& problem,
+                                   std::span<const DepthSourceGradient> sources,
+                                   std::span<const InterBlockReader> readers, const PairTables& tables) {
+    if constexpr (sizeof(V) == 2) {
+      Vectorable vector(problem.width);
+      for (const DepthSourceGradient& each : sources) {
+        vector(each.source.value);
+      }
+      for (const InterBlockReader& each : readers) {
+        vector(each.query)(each.grad_h);
+      }
+      TensorDotsKernel<V> dots{};
+      dots.width = problem.width;
+      const int count = static_cast<int>(readers.size());
+      if (!vector.yes() || !dots.fit(static_cast<int>(sources.size()), count, launch.most_shared_bytes())) {
+        return false;
+      }
+      dots.tokens = problem.tokens;
+      dots.eps = static_cast<float>(problem.eps);
+      dots.turn = tokens_in_turn(problem.tokens);
+      dots.num_readers = dots.ld = count;
+      dots.with_squares = some_unknown(sources, [](const DepthSourceGradient& each) { return each.source; });
+      for (std::size_t i = 0; i < sources.size(); ++i) {
+        dots.sources[i] = source_rows(sources[i].source);
+      }
+      for (std::size_t l = 0; l < readers.size(); ++l) {
+        dots.query[l] = static_cast<const float*>(readers[l].query);
+        dots.grad[l] = static_cast<const float*>(readers[l].grad_h);
+      }
+      dots.scale = tables.scale;
+      dots.logits = tables.p;
+      dots.along = tables.to_query;
+      launch(dots, dots.shape());
+      return true;
+    } else {
+      return false;
+    }
+  }
+
+  static SourceRows source_rows(const DepthSource& source) {
+    return {source.value, static_cast<const float*>(source.inverse_rms)};
+  }
+  template <class List, class Source>
+  static bool some_unknown(const List& list, const Source& source_of) {
+    return std::any_of(list.begin(), list.end(),
+                       [&](const auto& each) { return source_of(each).inverse_rms == nullptr; });
   }
 
   template <class O, class Launch>
@@ -316,7 +384,7 @@ class Operators {
       mix.eps = static_cast<float>(problem.eps);
       mix.num_sources = static_cast<int>(args.sources.size());
       for (std::size_t i = 0; i < args.sources.size(); ++i) {
-        mix.sources[i] = {args.sources[i].value, static_cast<const float*>(args.sources[i].inverse_rms)};
+        mix.sources[i] = source_rows(args.sources[i]);
       }
       mix.output = static_cast<const V*>(args.output);
       mix.partial_out = static_cast<V*>(args.partial_out);
@@ -349,7 +417,7 @@ class Operators {
       dots.eps = static_cast<float>(problem.eps);
       dots.num_sources = static_cast<int>(sources.size());
       for (std::size_t i = 0; i < sources.size(); ++i) {
-        dots.sources[i] = {sources[i].value, static_cast<const float*>(sources[i].inverse_rms)};
+        dots.sources[i] = source_rows(sources[i]);
       }
       dots.scale = scale;
       dots.logits = logits;

@@ -41,7 +41,7 @@ struct ResidentKernel {
   /// The ring in so many bytes of shared memory; without slots if they are too few.
   static RowRing<V> ring_in(std::int64_t width, int num_sources, int shared_bytes) {
     return num_sources > kMostResident
-               ? RowRing<V>{num_sources, 0, 1}
+               ? RowRing<V>{num_sources, 0, 1, 0}
                : RowRing<V>::fitting(width, num_sources, shared_bytes - table_bytes(row_threads(width), num_sources));
   }
   LaunchShape shape() const {
@@ -59,6 +59,7 @@ struct ResidentKernel {
     auto weights = x.template shared<float>(sums_at + block_sum_bytes(x.num_threads(), kSums), n * kBatch);
     for (int slice = 0; slice < ring.slots; ++slice) {
       ring.start(x, slice, first, count, width, row_of);
+      x.commit_copies();
     }
     for (int t = 0; t < count; ++t) {
       const int slice = t * ring.slices;
@@ -67,7 +68,7 @@ struct ResidentKernel {
       }
       if (x.thread() < kBatch) {
         const int l = x.thread();
-        softmax_weights(
+        softmax_weights<kBatch>(
             x, weights, n, l, l < num_queries, [&](int i) { return weights.get(i * kBatch + l); },
             l < num_queries && lse[l] != nullptr ? lse[l] + first + t : nullptr);
       }
@@ -75,6 +76,7 @@ struct ResidentKernel {
       for (int m = 0; m < ring.slices; ++m) {
         mix(x, weights, first + t, slice + m, m);
         ring.start(x, slice + m + ring.slots, first, count, width, row_of);
+        x.commit_copies();
       }
     }
   }

@@ -19,7 +19,8 @@ struct RowRing {
 
   int num_sources;
   int slots;
-  int slices;  // of a row
+  int slices;          // of a row
+  int first_byte = 0;  // of the block's shared memory
 
   static constexpr int row_words(int threads) { return 4 * threads * kChunks + 4; }
   static constexpr int slot_bytes(int threads, int num_sources) { return 4 * row_words(threads) * num_sources; }
@@ -29,7 +30,7 @@ struct RowRing {
     const int threads = row_threads(width);
     const int slices = static_cast<int>((width + kColumns * threads - 1) / (kColumns * threads));
     const int fit = bytes / slot_bytes(threads, num_sources);
-    return {num_sources, fit < slices ? 0 : fit < 2 * slices ? fit : 2 * slices, slices};
+    return {num_sources, fit < slices ? 0 : fit < 2 * slices ? fit : 2 * slices, slices, 0};
   }
   int bytes(std::int64_t width) const { return slots * slot_bytes(row_threads(width), num_sources); }
 
@@ -38,12 +39,21 @@ struct RowRing {
     return (slot * num_sources + source) * row_words(threads);
   }
 
-  template <class X>
-  PLUMB_DEVICE auto memory(X& x) const {
-    return x.template shared<std::uint32_t>(0, slots * num_sources * row_words(x.num_threads()));
+  /// The word of a column of a slice; columns of a word, and of the words that a thread copies at once, follow.
+  PLUMB_DEVICE int word_of(int threads, int slot, int source, int column) const {
+    constexpr int kPerCopy = kColumns / kChunks;
+    const int chunk = column % kColumns / kPerCopy;
+    return row(threads, slot, source) + 4 * (chunk * threads + column / kColumns) +
+           column % kPerCopy * static_cast<int>(sizeof(V)) / 4;
   }
 
-  /// Starts copying slice `slice` of the run of tokens from `token` on; closes a group, empty after the last slice.
+  template <class X>
+  PLUMB_DEVICE auto memory(X& x) const {
+    return x.template shared<std::uint32_t>(first_byte, slots * num_sources * row_words(x.num_threads()));
+  }
+
+  /// Starts copying slice `slice` of the run of tokens from `token` on, if there is one. To be followed by
+  /// commit_copies() in any case, so that there is a group per slice.
   template <class X, class Row>
   PLUMB_DEVICE void start(X& x, int slice, std::int64_t token, int tokens, std::int64_t width,
                           const Row& row_of) const {
@@ -61,10 +71,9 @@ struct RowRing {
         }
       }
     }
-    x.commit_copies();
   }
 
-  /// Waits until a thread's part of slice m of a token is there, after start() of `slots` slices from its first on.
+  /// Waits until a thread's part of slice m of a token is there: `slots` slices have been started from its first on.
   template <class X>
   PLUMB_DEVICE void wait(X& x, int m) const {
     wait_for<kMostWaited>(x, slots - 1 - m);

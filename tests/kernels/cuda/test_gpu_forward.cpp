@@ -2,6 +2,7 @@
 // The bodies of the GPU's forward kernels, on simulated blocks, against double arithmetic on the same stored inputs.
 #include <cmath>
 
+#include "kernels/cuda/gpu_bounds.hpp"
 #include "kernels/cuda/gpu_case.hpp"
 #include "kernels/support/sampling.hpp"
 #include "support/catch.hpp"
@@ -11,73 +12,6 @@ using namespace plumb::testing;
 using cuda_detail::Operators;
 
 namespace {
-
-constexpr double kUlp = 0x1.0p-24;
-
-struct Bounds {
-  double mixture_l2;
-  double merged_l2;
-  double rounding;  // relative, of one store
-};
-template <class V>
-constexpr Bounds kBounds = std::is_same_v<V, float>  ? Bounds{3e-6, 3e-6, 0}
-                           : std::is_same_v<V, Bf16> ? Bounds{2.0e-3, 3.0e-3, 0x1p-8}
-                                                     : Bounds{2.5e-4, 3.75e-4, 0x1p-11};
-
-/// One query over some sources in double, with what bounds its errors.
-struct Expected {
-  Rows<double> h;
-  Rows<double> lse;
-  Rows<double> magnitude;  // sum_i p_i |v_i|
-  Rows<double> largest;    // [tokens] max |s|
-  double logit_error = 0;
-
-  Expected(const DepthProblem& problem, const std::vector<DepthSource>& sources, const Rows<double>& query)
-      : h(zeros<double>(problem.tokens * problem.width)),
-        lse(zeros<double>(problem.tokens)),
-        magnitude(h),
-        largest(lse) {
-    aggregate_forward(problem, {sources, query.data(), h.data(), lse.data()});
-    for (const DepthSource& source : sources) {
-      Rows<double> s = lse;
-      aggregate_forward(problem, {{&source, 1}, query.data(), nullptr, s.data()});
-      for (std::size_t k = 0; k < h.size(); ++k) {
-        const std::size_t t = k / static_cast<std::size_t>(problem.width);
-        magnitude[k] += std::exp(s[t] - lse[t]) * std::abs(static_cast<const double*>(source.value)[k]);
-        largest[t] = std::max(largest[t], std::abs(s[t]));
-      }
-    }
-    double squares = 0;
-    for (const double each : query) {
-      squares += each * each;
-    }
-    logit_error = 2 * kUlp * std::sqrt(squares) * std::sqrt(static_cast<double>(problem.width));
-  }
-};
-
-template <class O>
-void check_mixture(const Rows<O>& got, const Expected& expected, double l2, double rounding, double of_parts = 0) {
-  const Rows<double> wide = to_double(got);
-  const std::size_t width = expected.h.size() / expected.lse.size();
-  // A relative error in the 2-norm is a statement about many elements.
-  CHECK((wide.size() < 500 || rms_of_rows(wide, expected.h, width) <= l2));
-  double worst = 0;
-  for (std::size_t k = 0; k < wide.size(); ++k) {
-    const double ds = expected.logit_error + 4 * kUlp * expected.largest[k / width];
-    const double bound = (4 * ds + 0x1p-20) * expected.magnitude[k] + rounding * std::abs(expected.h[k]) +
-                         of_parts * expected.magnitude[k] + 1e-30 + (std::is_same_v<O, Fp16> ? 0x1p-24 : 0.0);
-    const double error = std::abs(wide[k] - expected.h[k]);
-    worst = std::max(worst, error <= 1e30 ? error / bound : 1e30);
-  }
-  CHECK(worst <= 1.0);
-}
-
-void check_lse(const Rows<float>& got, const Expected& expected) {
-  for (std::size_t t = 0; t < got.size(); ++t) {
-    const double scale = std::max(1.0, std::max(std::abs(expected.lse[t]), expected.largest[t]));
-    CHECK(std::abs(static_cast<double>(got[t]) - expected.lse[t]) <= expected.logit_error + 12 * kUlp * scale);
-  }
-}
 
 template <class V>
 void check_forward(std::int64_t tokens, std::int64_t width, int n, int num_queries, double query_norm) {

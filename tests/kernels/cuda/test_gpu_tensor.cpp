@@ -1,0 +1,155 @@
+// SPDX-License-Identifier: Apache-2.0
+// Kernels for tensor cores, on simulated blocks whose products cut off their sums, against double arithmetic.
+#include "kernels/cuda/gpu_bounds.hpp"
+#include "kernels/cuda/gpu_gradients.hpp"
+#include "kernels/support/sampling.hpp"
+#include "support/catch.hpp"
+
+using namespace plumb;
+using namespace plumb::testing;
+using cuda_detail::Operators;
+
+namespace {
+
+template <class V>
+struct Mixtures {
+  std::vector<Rows<V>> o;
+  std::vector<Rows<float>> lse;
+  std::vector<Rows<float>> scales;
+  std::int64_t launches;
+
+  /// With `known`, 1/rms is given; else computed and handed out.
+  explicit Mixtures(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool known = false)
+      : Mixtures(in.problem, in.list(), in.queries, order, known) {}
+  Mixtures(const DepthProblem& problem, std::vector<DepthSource> sources, const std::vector<Rows<float>>& queries,
+           simt::Order order, bool known) {
+    simt::Machine gpu(order);
+    GpuWorkspace workspace;
+    o.assign(queries.size(), not_a_number<V>(problem.tokens * problem.width));
+    lse.assign(queries.size(), poison<float>(problem.tokens));
+    scales.assign(sources.size(), poison<float>(problem.tokens));
+    std::vector<PhaseOneQuery> all;
+    for (std::size_t l = 0; l < o.size(); ++l) {
+      all.push_back({queries[l].data(), o[l].data(), lse[l].data()});
+    }
+    std::vector<void*> scales_out;
+    for (std::size_t i = 0; i < sources.size(); ++i) {
+      sources[i].inverse_rms = known ? sources[i].inverse_rms : nullptr;
+      scales_out.push_back(scales[i].data());
+    }
+    Operators<V>::phase_one(gpu, problem, {sources, all, false, scales_out},
+                            workspace(problem, sources.size(), all.size()), true);
+    launches = gpu.num_launches();
+  }
+};
+
+template <class V>
+void check_forward(std::int64_t tokens, std::int64_t width, int n, int queries, double query_norm, bool known = false) {
+  INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", queries "
+                             << queries << ", |q| " << query_norm);
+  const CpuCase<V> in(tokens, width, n, queries, query_norm);
+  const WideCase wide(in);
+  const Mixtures<V> got(in, simt::Order::ascending, known);
+  CHECK(got.launches == (queries + 15) / 16);  // else tensor cores had no part in it
+  const double sole = n == 1 ? 0.0 : 1.0;      // a sole source is copied
+  for (std::size_t l = 0; l < got.o.size(); ++l) {
+    const Expected expected(wide.problem, wide.list(static_cast<std::size_t>(n)), wide.queries[l]);
+    check_mixture(got.o[l], expected, sole * kBounds<V>.mixture_l2, sole * kBounds<V>.rounding);
+    check_lse(got.lse[l], expected);
+  }
+  for (std::size_t i = 0; i < got.scales.size(); ++i) {
+    CHECK(relative_difference(got.scales[i], wide.scales[i]) <= 4 * kUlp);
+  }
+}
+
+template <class V>
+void check_all_forward() {
+  const Sampling sampling(1);
+  int number = 0;
+  for (const int n : {1, 2, 3, 8, 9, 16}) {
+    for (const std::int64_t width : {8, 104, 264}) {
+      const int queries = std::vector<int>{1, 6, 16, 17}[static_cast<std::size_t>(number % 4)];
+      if (sampling.takes(number++)) {
+        check_forward<V>(3, width, n, queries, number % 2 == 0 ? 1.0 : 8.0, number % 3 == 0);
+      }
+    }
+  }
+  check_forward<V>(1, 2312, 3, 4, 8.0);   // a second slice of 264 columns
+  check_forward<V>(2, 1000, 2, 2, 1e-4);  // numbers that fp16 does not have
+}
+
+}  // namespace
+
+TEST_CASE("on tensor cores phase one keeps its bounds in bf16", "[gpu][tensor]") { check_all_forward<Bf16>(); }
+TEST_CASE("on tensor cores phase one keeps its bounds in fp16", "[gpu][tensor]") { check_all_forward<Fp16>(); }
+
+TEST_CASE("on tensor cores the batched backward keeps its bounds", "[gpu][tensor]") {
+  check_backward<Bf16>(3, 104, 9, 9, 8.0, false, true);
+  check_backward<Bf16>(1, 2312, 2, 2, 2.0, false, true);
+  check_backward<Fp16>(3, 264, 3, 8, 1.0, false, true);
+  check_backward<Bf16>(520, 24, 3, 3, 1.0, true, true);
+}
+
+TEST_CASE("on tensor cores gradients that fp16 could not hold keep their relative bounds", "[gpu][tensor]") {
+  CpuCase<Fp16> in(3, 104, 4, 2, 2.0);
+  for (Rows<float>& each : in.grads) {
+    for (float& g : each) {
+      g *= 1e-7f;
+    }
+  }
+  const Exact expected{WideCase(in)};
+  const Gradients<float> got = on_gpu(in, simt::Order::ascending, true);
+  for (std::size_t i = 0; i < got.sources.size(); ++i) {
+    CHECK(relative_l2(got.sources[i], expected.gradients.sources[i]) <= 1e-5);
+  }
+}
+
+TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a token's place", "[gpu][tensor]") {
+  const CpuCase<Bf16> in(5, 264, 5, 3, 3.0);
+  const Mixtures<Bf16> base(in);
+  for (const simt::Order order : {simt::Order::descending, simt::Order::shuffled}) {
+    const Mixtures<Bf16> other(in, order);
+    CHECK(other.lse == base.lse);
+    CHECK(same_rows(other.o[2], base.o[2]));
+  }
+  DepthProblem problem = in.problem;
+  problem.tokens = 2;
+  std::vector<DepthSource> tail = in.list();
+  for (std::size_t i = 0; i < tail.size(); ++i) {
+    tail[i] = {in.sources[i].data() + 3 * 264, in.scales[i].data() + 3};
+  }
+  const Mixtures<Bf16> part(problem, tail, in.queries, simt::Order::ascending, false);
+  CHECK(same_bytes(part.o[1].data(), base.o[1].data() + 3 * 264, 2 * 264 * sizeof(Bf16)));
+  const Gradients<float> once = on_gpu(in, simt::Order::ascending, true);
+  const Gradients<float> again = on_gpu(in, simt::Order::shuffled, true);
+  CHECK(once.sources == again.sources);
+  CHECK(once.queries == again.queries);
+}
+
+TEST_CASE("on tensor cores zero queries give the mean and what is not finite stays in its token", "[gpu][tensor]") {
+  CpuCase<Bf16> in(3, 104, 4, 1, 0.0);
+  const Mixtures<Bf16> mean(in);
+  for (std::size_t k = 0; k < mean.o[0].size(); ++k) {
+    float sum = 0;
+    for (const auto& each : in.sources) {
+      sum = std::fma(0.25f, widened(each[k]), sum);
+    }
+    CHECK(std::abs(widened(mean.o[0][k]) - sum) <= 0x1p-8f * std::abs(sum) + 0x1p-20f);
+  }
+  in.sources[1][104 + 5] = to_bf16(std::numeric_limits<float>::quiet_NaN());
+  in.sources[3][104 + 7] = to_bf16(std::numeric_limits<float>::infinity());
+  in.rescale();
+  const Mixtures<Bf16> spoilt(in);
+  CHECK(same_bytes(spoilt.o[0].data(), mean.o[0].data(), 104 * sizeof(Bf16)));
+  CHECK(same_bytes(spoilt.o[0].data() + 208, mean.o[0].data() + 208, 104 * sizeof(Bf16)));
+  CHECK(std::isnan(widened(spoilt.o[0][104])));
+}
+
+TEST_CASE("tensor cores are left out where they cannot be used", "[gpu][tensor]") {
+  const CpuCase<Bf16> many(2, 24, 17, 1, 1.0);  // sources
+  CHECK(Mixtures<Bf16>(many).launches == 1);
+  const CpuCase<Bf16> odd(2, 23, 2, 9, 1.0);
+  CHECK(Mixtures<Bf16>(odd).launches == 4);
+  const CpuCase<float> wide(2, 24, 2, 9, 1.0);
+  CHECK(Mixtures<float>(wide).launches == 2);
+}
