@@ -1,21 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb bench kernels: its flags, its table, its JSON.
 #include <algorithm>
-#include <cerrno>
 #include <charconv>
 #include <cstdio>
-#include <cstring>
-#include <filesystem>
 #include <iterator>
 #include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
-#include <unistd.h>
 
 #include "kernels_bench.hpp"
 #include "machine.hpp"
 #include "plumb/kernels/cpu_execution.hpp"
+#include "sibling.hpp"
 
 namespace plumb::bench {
 namespace {
@@ -88,22 +85,11 @@ void print_json(const Machine& machine, const std::vector<KernelResult>& results
 int run_against(const std::vector<std::string>& arguments, std::size_t at) {
   if (at + 1 == arguments.size()) return refuse("--against needs a value");
   if (arguments[at + 1] != "torch") return refuse(fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
-  const std::string name = "plumb-bench-torch";
-  std::error_code error;
-  const std::filesystem::path self = std::filesystem::read_symlink("/proc/self/exe", error);
-  const std::string program = (self.parent_path() / name).string();
-  std::vector<std::string> passed = {name};
+  std::vector<std::string> passed;
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     if (k != at && k != at + 1) passed.push_back(arguments[k]);
   }
-  std::vector<char*> argv;
-  for (std::string& argument : passed) {
-    argv.push_back(argument.data());
-  }
-  argv.push_back(nullptr);
-  execv(program.c_str(), argv.data());
-  fmt::print(stderr, "config: cannot start {}: {}; it is built where libtorch is found\n", name, std::strerror(errno));
-  return 3;
+  return run_sibling("plumb-bench-torch", passed);
 }
 
 }  // namespace

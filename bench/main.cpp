@@ -12,6 +12,7 @@
 #include "machine.hpp"
 #include "runtime_bench.hpp"
 #include "schedule_bench.hpp"
+#include "sibling.hpp"
 
 namespace {
 
@@ -19,9 +20,10 @@ using plumb::bench::Machine;
 using plumb::bench::RuntimeCost;
 
 constexpr const char* usage_text =
-    "usage: plumb bench runtime|kernels|schedule [--json]\n\n"
+    "usage: plumb bench runtime|kernels|model|schedule [--json]\n\n"
     "  runtime   the executor alone: empty stages, tiny tensors\n"
     "  kernels   depth attention on the CPU beside what memory and arithmetic allow; see plumb bench kernels --help\n"
+    "  model     what depth attention adds to a training step; more with plumb bench model --help\n"
     "  schedule  planning, proving and simulating a large step; more with plumb bench schedule --help\n"
     "  --json    one JSON object on standard output\n";
 
@@ -49,6 +51,9 @@ int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "kernels") {
     return plumb::bench::run_kernels_bench({arguments.begin() + 1, arguments.end()});
   }
+  if (!arguments.empty() && arguments.front() == "model") {
+    return plumb::bench::run_sibling("plumb-bench-model", {arguments.begin() + 1, arguments.end()});
+  }
   if (!arguments.empty() && arguments.front() == "schedule") {
     return plumb::bench::run_schedule_bench({arguments.begin() + 1, arguments.end()});
   }
@@ -67,9 +72,9 @@ int run(const std::vector<std::string>& arguments) {
       what = argument;
     }
   }
-  if (what.empty()) return refuse("bench what? runtime, kernels or schedule");
+  if (what.empty()) return refuse("bench what? runtime, kernels, model or schedule");
   if (what != "runtime")
-    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels or schedule", what));
+    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels, model or schedule", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);

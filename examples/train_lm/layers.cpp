@@ -23,6 +23,7 @@
 #include <ATen/ops/triu.h>
 #include <ATen/ops/zeros_like.h>
 #include <fmt/format.h>
+#include <torch/csrc/autograd/custom_function.h>
 
 #include "plumb/kernels/counter_rng.hpp"
 
@@ -59,9 +60,30 @@ Parameter make_gain(const LmConfig& config, std::string name) {
 
 double fan_in_stddev(std::int64_t fan_in) { return 1.0 / std::sqrt(static_cast<double>(fan_in)); }
 
-at::Tensor rms_norm(const at::Tensor& h, const at::Tensor& gain, double eps) {
-  return h * at::rsqrt(h.square().mean(-1, /*keepdim=*/true) + eps) * gain;
-}
+// h / rms(h) * gain, with its gradient in closed form: a third of the passes over memory that autograd would take.
+class RmsNorm : public torch::autograd::Function<RmsNorm> {
+ public:
+  static at::Tensor forward(torch::autograd::AutogradContext* context, const at::Tensor& h, const at::Tensor& gain,
+                            double eps) {
+    const at::Tensor scale = at::rsqrt(h.square().mean(-1, /*keepdim=*/true).add_(eps));
+    const at::Tensor unit = h * scale;
+    context->save_for_backward({unit, scale, gain});
+    return unit * gain;
+  }
+
+  // With u = h / rms: dh = (g gain - u mean(u g gain)) / rms and dgain = sum over tokens of g u.
+  static torch::autograd::variable_list backward(torch::autograd::AutogradContext* context,
+                                                 const torch::autograd::variable_list& gradients) {
+    const torch::autograd::variable_list saved = context->get_saved_variables();
+    const at::Tensor& unit = saved[0];
+    const at::Tensor along_unit = gradients[0] * unit;
+    const at::Tensor mean = at::matmul(along_unit, saved[2]).div_(static_cast<double>(unit.size(-1))).unsqueeze(-1);
+    at::Tensor grad_h = (gradients[0] * saved[2]).addcmul_(unit, mean, -1).mul_(saved[1]);
+    return {grad_h, along_unit.sum(0), at::Tensor()};
+  }
+};
+
+at::Tensor rms_norm(const at::Tensor& h, const at::Tensor& gain, double eps) { return RmsNorm::apply(h, gain, eps); }
 
 // Rotary positions: channel pair j of position t turns by t / 10000^(j / pairs). Tables are [sequence, 1, pairs].
 struct Rotary {
@@ -86,9 +108,9 @@ struct Rotary {
 
   // x: [sequences, sequence, heads, 2 x pairs]; channel j is paired with channel j + pairs.
   at::Tensor turn(const at::Tensor& x) const {
-    const std::int64_t pairs = x.size(-1) / 2;
-    const at::Tensor a = x.narrow(-1, 0, pairs);
-    const at::Tensor b = x.narrow(-1, pairs, pairs);
+    const auto half = x.split(x.size(-1) / 2, -1);
+    const at::Tensor& a = half[0];
+    const at::Tensor& b = half[1];
     return at::cat({a * cosine - b * sine, a * sine + b * cosine}, -1);
   }
 };
@@ -120,9 +142,12 @@ class Attention final : public Layer {
     const at::Tensor x = rms_norm(h, parameters_[0].value, eps_);
     const at::Tensor qkv =
         product(x, parameters_[1].value).view({h.size(0) / sequence_, sequence_, 3 * heads_, d / heads_});
-    const at::Tensor q = rotary_.turn(qkv.narrow(2, 0, heads_)).transpose(1, 2);
-    const at::Tensor k = rotary_.turn(qkv.narrow(2, heads_, heads_)).permute({0, 2, 3, 1});
-    const at::Tensor v = qkv.narrow(2, 2 * heads_, heads_).transpose(1, 2);
+    // Split, not narrow: the gradient is then put together once and not added up from padded parts.
+    const auto qk_v = qkv.split_with_sizes({2 * heads_, heads_}, 2);
+    const auto q_k = rotary_.turn(qk_v[0]).split(heads_, 2);
+    const at::Tensor q = q_k[0].transpose(1, 2);
+    const at::Tensor k = q_k[1].permute({0, 2, 3, 1});
+    const at::Tensor v = qk_v[1].transpose(1, 2);
     const double scale = 1.0 / std::sqrt(static_cast<double>(d / heads_));
     const at::Tensor weights = at::softmax(at::matmul(q, k) * scale + mask_, -1);
     return product(at::matmul(weights, v).transpose(1, 2).reshape({h.size(0), d}), parameters_[2].value);
@@ -147,7 +172,8 @@ class Swiglu final : public Layer {
 
   at::Tensor run(const at::Tensor& h, MatrixProduct& product) const override {
     const at::Tensor x = product(rms_norm(h, parameters_[0].value, eps_), parameters_[1].value);
-    return product(at::silu(x.narrow(1, 0, hidden_)) * x.narrow(1, hidden_, hidden_), parameters_[2].value);
+    const auto gate_up = x.split(hidden_, 1);
+    return product(at::silu(gate_up[0]) * gate_up[1], parameters_[2].value);
   }
 
  private:
