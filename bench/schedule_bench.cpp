@@ -24,11 +24,12 @@
 namespace plumb::bench {
 namespace {
 
-double processor_seconds() {
+double seconds(clockid_t clock) {
   timespec now{};
-  clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  clock_gettime(clock, &now);
   return static_cast<double>(now.tv_sec) + 1e-9 * static_cast<double>(now.tv_nsec);
 }
+double processor_seconds() { return seconds(CLOCK_PROCESS_CPUTIME_ID); }
 
 // The seconds of a call; its value goes to `result`.
 template <class Work>
@@ -65,6 +66,7 @@ ScheduleCost measure_here(const ScheduleCase& wanted) {
                        standard ? Residual::standard : Residual::attnres_block);
   ScheduleCost cost;
   Schedule schedule{"", layout, {}, false};
+  const double begin = seconds(CLOCK_MONOTONIC);
   cost.generate_s = timed([&] { schedule = make_schedule({.kind = kind}, layout); });
   cost.check_s = timed([&] { require_sound(check_schedule(schedule).ok(), "check_schedule"); });
   Program program{layout, depth, {}, {}, false, 1, {}, {}};
@@ -73,6 +75,7 @@ ScheduleCost measure_here(const ScheduleCase& wanted) {
   cost.verify_s = timed([&] { require_sound(verify_program(program).empty(), "verify_program"); });
   cost.deadlock_s =
       timed([&] { require_sound(!check_deadlock(program, ChannelModel::rendezvous).deadlock, "check_deadlock"); });
+  cost.wall_s = seconds(CLOCK_MONOTONIC) - begin;
   cost.plan_peak_gib = peak_gib_so_far();
   const CostModel model = costs();
   cost.simulate_s = timed([&] { require_sound(simulate(program, model).step > SimTime(0), "simulate"); });
@@ -134,16 +137,18 @@ std::vector<ScheduleCase> curve() {
 }
 
 void print_head() {
-  fmt::print("{:>12} {:>9} {:>6} {:>9} {:>9} {:>9} | {:>8} {:>6} {:>6} {:>6} {:>8} {:>6} {:>8} | {:>8} {:>8} {:>9}\n",
-             "schedule", "policy", "M", "actions", "messages", "steps", "generate", "check", "lower", "verify",
-             "deadlock", "in all", "simulate", "plan GiB", "sim GiB", "ns/action");
+  fmt::print(
+      "{:>12} {:>9} {:>6} {:>9} {:>9} {:>9} | {:>8} {:>6} {:>6} {:>6} {:>8} {:>6} {:>6} {:>8} | {:>8} {:>8} {:>9}\n",
+      "schedule", "policy", "M", "actions", "messages", "steps", "generate", "check", "lower", "verify", "deadlock",
+      "in all", "wall", "simulate", "plan GiB", "sim GiB", "ns/action");
 }
 
 void print_row(const ScheduleCase& wanted, const ScheduleCost& cost) {
   const double all = cost.plan_s();
-  fmt::print("{:>12} {:>9} {:>6} {:>9} {:>9} {:>9} | {:>8.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>8.2f} {:>6.2f} {:>8.2f}",
-             wanted.schedule, wanted.policy, wanted.microbatches, cost.num_actions, cost.num_messages, cost.num_steps,
-             cost.generate_s, cost.check_s, cost.lower_s, cost.verify_s, cost.deadlock_s, all, cost.simulate_s);
+  fmt::print(
+      "{:>12} {:>9} {:>6} {:>9} {:>9} {:>9} | {:>8.2f} {:>6.2f} {:>6.2f} {:>6.2f} {:>8.2f} {:>6.2f} {:>6.2f} {:>8.2f}",
+      wanted.schedule, wanted.policy, wanted.microbatches, cost.num_actions, cost.num_messages, cost.num_steps,
+      cost.generate_s, cost.check_s, cost.lower_s, cost.verify_s, cost.deadlock_s, all, cost.wall_s, cost.simulate_s);
   fmt::print(" | {:>8.2f} {:>8.2f} {:>9.0f}\n", cost.plan_peak_gib, cost.peak_gib,
              1e9 * all / static_cast<double>(cost.num_actions));
   std::fflush(stdout);

@@ -4,7 +4,8 @@
 //
 // Each row is one schedule under one policy, measured in a process of its own, so that the peak of its memory is its
 // own: generate, check the schedule, lower, verify the program, prove that it cannot deadlock under the strictest
-// channel model, simulate. One thread; seconds of processor time.
+// channel model, simulate. Seconds of processor time, of all threads; `wall_s` is what one waits for the plan, with as
+// many threads as the machine has cores.
 #pragma once
 
 #include <cstdint>
@@ -32,6 +33,7 @@ struct ScheduleCost {
   double lower_s = 0;
   double verify_s = 0;
   double deadlock_s = 0;
+  double wall_s = 0;  // from the first of these to the last
   double simulate_s = 0;
   double plan_peak_gib = 0;  // before the simulation
   double peak_gib = 0;

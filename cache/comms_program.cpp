@@ -252,7 +252,7 @@ class ProgramMaker {
     if (arrival != none) step.waits = push(out.waits, {Wait::On::comm, arrival});
     step.operands.begin = static_cast<std::uint32_t>(out.operands.size());
     const auto touch = [&](Role role, ChunkId before) {
-      out.operands.push_back({role, false, slot(slot_class(role), before, m).index, {}});
+      out.operands.emplace_back(role, false, slot(slot_class(role), before, m).index, BlockId{});
     };
     if (chunk.value > 0) touch(Role::partial_in, chunk.previous());
     if (forward && has_next) touch(Role::partial_out, chunk);

@@ -92,7 +92,7 @@ class Run {
     const CommStep* comm = step.comm ? &steps.comm[at(step.index)] : nullptr;
     const auto waits = steps.waits_of(comm != nullptr ? comm->waits : steps.compute[at(step.index)].waits);
     for (std::uint32_t& next = next_wait_[at(number)]; next < waits.size(); ++next) {
-      const std::int32_t event = numbers_.of(rank, {waits[next].on == Wait::On::comm, waits[next].step});
+      const std::int32_t event = numbers_.of(rank, StepRef(waits[next]));
       if (!done(event)) return subscribe(number, event);
     }
     const std::int32_t before = plan_.before[at(number)];

@@ -211,13 +211,11 @@ class RankReader {
     for (std::size_t i = 0; i < operands.size(); ++i) {
       const JsonNode item = operands[i];
       item.require_size(4);
-      Operand operand;
-      operand.role = static_cast<Role>(item[std::size_t{0}].one_of(json_names::roles));
+      const auto role = static_cast<Role>(item[std::size_t{0}].one_of(json_names::roles));
       const int num_blocks = std::max(program_.depth.num_sources(), 1);  // a partial's block is 0 and means nothing
-      operand.block = id<BlockId>(item[std::size_t{1}], static_cast<std::size_t>(num_blocks));
-      operand.slot = item[std::size_t{2}].integer(0, num_slots(slot_class(operand.role)) - 1);
-      operand.first_touch = item[std::size_t{3}].boolean();
-      rank_.operands.push_back(operand);
+      const auto block = id<BlockId>(item[std::size_t{1}], static_cast<std::size_t>(num_blocks));
+      const std::int32_t slot = item[std::size_t{2}].integer(0, num_slots(slot_class(role)) - 1);
+      rank_.operands.push_back({role, item[std::size_t{3}].boolean(), slot, block});
     }
     step.operands.end = static_cast<std::uint32_t>(rank_.operands.size());
     step.releases = releases(node["releases"]);

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "lower_rank.hpp"
+#include "parallel.hpp"
 #include "planner_run.hpp"
 #include "plumb/schedule/check.hpp"
 #include "plumb/schedule/error.hpp"
@@ -26,12 +27,16 @@ Program lower(const Schedule& schedule, const DepthMap& depth, Policy policy, co
                   .ranks = {}};
   PlanRecord plan(schedule, program.routing);
   PlannerRun<PlanRecord>(schedule, program.routing, options.costs, plan).run();
-  program.ranks.reserve(schedule.ranks.size());
-  for (RankId rank; rank.value < program.layout.pp(); rank = rank.next()) {
-    program.ranks.push_back(lower_rank(program, schedule.ranks[rank.index()], plan, rank, options.costs));
-    std::vector<PlanRecord::Start>().swap(plan.order[rank.index()]);
-    std::vector<PlannedTimes>().swap(plan.computes[rank.index()]);
-  }
+  const std::size_t num_ranks = schedule.ranks.size();
+  const std::size_t num_threads = threads_worth_it(plan.messages.size(), num_ranks, options.num_threads);
+  std::vector<LowerMemory> memories(num_threads);
+  std::vector<RankProgram> ranks(num_ranks);
+  for_each_in_parallel(num_ranks, num_threads, [&](std::size_t rank, std::size_t worker) {
+    ranks[rank] = lower_rank(program, schedule.ranks[rank], plan, RankId(rank), options.costs, memories[worker]);
+    std::vector<PlanRecord::Start>().swap(plan.order[rank]);
+    std::vector<PlannedTimes>().swap(plan.computes[rank]);
+  });
+  program.ranks = std::move(ranks);
   program.messages = std::move(plan.messages);
   return program;
 }

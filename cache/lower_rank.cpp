@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <array>
+#include <bit>
 
 #include <fmt/format.h>
 
@@ -21,19 +22,33 @@ std::uint32_t size_of(const std::vector<T>& pool) {
   return static_cast<std::uint32_t>(pool.size());
 }
 
-bool before(const Wait& a, const Wait& b) { return a.on != b.on ? a.on < b.on : a.step < b.step; }
+// Computations before communication, each by its number: the flag is the lowest bit of the word.
+bool before(Wait a, Wait b) { return std::rotr(bits_of(a), 1) < std::rotr(bits_of(b), 1); }
+
+// std::sort asks more of two or three than this does.
+void sort_few(std::span<Wait> waits) {
+  if (waits.size() > 16) return std::sort(waits.begin(), waits.end(), before);
+  for (std::size_t i = 1; i < waits.size(); ++i) {
+    const Wait wait = waits[i];
+    std::size_t place = i;
+    for (; place > 0 && before(wait, waits[place - 1]); --place)
+      waits[place] = waits[place - 1];
+    waits[place] = wait;
+  }
+}
 
 // The row of cells of every microbatch; all cells begin as -1.
 class Cells {
  public:
-  Cells(CellId per_microbatch, int microbatches)
-      : per_microbatch_(static_cast<std::size_t>(per_microbatch)),
-        cells_(per_microbatch_ * static_cast<std::size_t>(microbatches), nowhere) {}
+  Cells(CellId per_microbatch, int microbatches, std::vector<std::int32_t>& memory)
+      : per_microbatch_(static_cast<std::size_t>(per_microbatch)), cells_(memory) {
+    cells_.assign(per_microbatch_ * static_cast<std::size_t>(microbatches), nowhere);
+  }
   std::int32_t* row(Microbatch m) { return cells_.data() + m.index() * per_microbatch_; }
 
  private:
   std::size_t per_microbatch_;
-  std::vector<std::int32_t> cells_;
+  std::vector<std::int32_t>& cells_;
 };
 
 // Waits of receives whose slots are taken already, first in, first out.
@@ -64,7 +79,7 @@ class PostedWaits {
 class RankLowering {
  public:
   RankLowering(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
-               const PlanCosts& costs)
+               const PlanCosts& costs, LowerMemory& memory)
       : layout_(program.layout),
         post_ahead_(program.post_ahead),
         row_(row),
@@ -73,7 +88,12 @@ class RankLowering {
         costs_(costs),
         shape_(program, rank),
         computes_(plan.computes[rank.index()]),
-        cells_(shape_.num_cells, program.layout.microbatches()) {}
+        cells_(shape_.num_cells, program.layout.microbatches(), memory.cells),
+        comm_end_(memory.comm_end),
+        receives_(memory.receives) {
+    comm_end_.clear();
+    receives_.clear();
+  }
 
   RankProgram lower() {
     reserve();
@@ -105,8 +125,9 @@ class RankLowering {
     out_.operands.reserve(shape_.num_operands * microbatches);
     out_.segments.reserve(shape_.num_segments * microbatches);
     const auto num_tenants = std::count_if(shape_.tenants.begin(), shape_.tenants.end(),
-                                           [](const RankShape::Tenant& tenant) { return tenant.num_uses > 0; });
+                                           [](const RankShape::Tenant& tenant) { return tenant.num_ends > 0; });
     out_.releases.reserve(static_cast<std::size_t>(num_tenants) * microbatches);
+    out_.waits.reserve(shape_.most_waits * microbatches);
     comm_end_.reserve(shape_.num_comm_steps * microbatches);
   }
 
@@ -148,11 +169,7 @@ class RankLowering {
     }
   }
 
-  struct Receive {
-    std::int32_t hop = 0;
-    Microbatch microbatch;
-    std::int32_t computes_before = 0;  // computations that stand before it in the order
-  };
+  using Receive = LowerMemory::Receive;
 
   void post(const Receive& receive, std::int64_t at) {
     std::int32_t* const row = cells_.row(receive.microbatch);
@@ -186,25 +203,24 @@ class RankLowering {
     const RankShape::Tenant& shape = tenant_of(tenant);
     std::int32_t* const cells = row + tenant * RankShape::cells_per_tenant;
     const std::int32_t slot = cells[0];
-    std::int32_t& num_uses = cells[1];
-    std::int32_t& last_reader = cells[2];
-    if (shape.many_users && step.on == Wait::On::compute) last_reader = step.step;
-    if (++num_uses + 1 != shape.num_uses) return;  // counted from -1
+    std::int32_t& num_ends = cells[1];
+    if (++num_ends + 1 != shape.num_ends) return;  // counted from -1
     // What must finish before the slot may be overwritten. Partials and gradients are used in a chain, so the last user
     // stands for all. A value has independent users: this rank's computations and one send per child holding.
-    users_.assign(1, step);
+    const std::uint32_t begin = size_of(released_waits_);
+    std::int64_t free_at = end_of(step);
+    const auto also = [&](Wait user) {
+      if (user == step) return;
+      free_at = std::max(free_at, end_of(user));
+      released_waits_.push_back(user);
+    };
     if (shape.many_users) {
       for (const CellId send : slice(shape_.cells, shape.sends))
-        users_.push_back({Wait::On::comm, row[send]});
-      if (last_reader != nowhere) users_.push_back({Wait::On::compute, last_reader});
+        also({Wait::On::comm, row[send]});
+      if (shape.last_compute != no_cell) also({Wait::On::compute, row[shape.last_compute]});
     }
-    std::int64_t free_at = 0;
-    for (const Wait& user : users_)
-      free_at = std::max(free_at, end_of(user));
-    pools_[static_cast<std::size_t>(shape.slot_class)].give_back(slot, users_, free_at);
-    std::erase(users_, step);
-    const std::uint32_t begin = size_of(released_waits_);
-    released_waits_.insert(released_waits_.end(), users_.begin(), users_.end());
+    pools_[static_cast<std::size_t>(shape.slot_class)].give_back(
+        slot, step, std::span<const Wait>(released_waits_).subspan(begin), free_at);
     released_.push_back({{shape.slot_class, slot}, {begin, size_of(released_waits_)}});
   }
 
@@ -215,9 +231,9 @@ class RankLowering {
   }
 
   // Ascending and without repetition; the latest computation stands for all earlier ones.
-  Range store_waits(std::vector<Wait>& waits) {
+  Range store_waits(std::span<Wait> waits) {
     const std::uint32_t begin = size_of(out_.waits);
-    if (waits.size() > 1) std::sort(waits.begin(), waits.end(), before);
+    sort_few(waits);
     for (std::size_t i = 0; i < waits.size(); ++i) {
       const bool last = i + 1 == waits.size();
       const bool repeated = !last && waits[i] == waits[i + 1];
@@ -230,9 +246,8 @@ class RankLowering {
   Range store_releases() {
     const std::uint32_t begin = size_of(out_.releases);
     for (const Release& release : released_) {
-      users_.assign(released_waits_.begin() + release.waits.begin, released_waits_.begin() + release.waits.end);
-      const Range waits = store_waits(users_);
-      out_.releases.push_back({release.slot, waits});
+      const std::span<Wait> users(released_waits_);
+      out_.releases.push_back({release.slot, store_waits(users.subspan(release.waits.begin, release.waits.size()))});
     }
     released_.clear();
     released_waits_.clear();
@@ -260,22 +275,22 @@ class RankLowering {
     std::int32_t* const row = cells_.row(compute.microbatch);
     const auto operands = slice(shape_.operands, shape.operands);
     for (const RankShape::Operand& operand : operands) {
-      const bool first_touch = touch(row, operand.tenant, start);
-      require(!first_touch || operand.may_open,
+      const bool first_touch = operand.may_open && touch(row, operand.tenant, start);
+      const std::int32_t slot = slot_cell(row, operand.tenant);
+      require(slot != nowhere,
               [&] { return fmt::format("lower: {} reads a slot that nothing filled", to_string(compute)); });
-      out_.operands.push_back(
-          {operand.role, operand.accumulates && first_touch, slot_cell(row, operand.tenant), operand.block});
+      out_.operands.push_back({operand.role, operand.accumulates && first_touch, slot, operand.block});
     }
     step.operands.end = size_of(out_.operands);
-    for (const RankShape::Operand& operand : operands)
-      release_if_last(row, operand.tenant, {Wait::On::compute, index});
+    row[shape.done] = index;  // it may be the last computation of what it releases
+    for (const std::int32_t tenant : slice(shape_.tenants_of, shape.ends))
+      release_if_last(row, tenant, {Wait::On::compute, index});
     // List order gives the computations.
     std::erase_if(step_waits_, [](const Wait& wait) { return wait.on == Wait::On::compute; });
     for (const CellId cell : slice(shape_.cells, shape.arrivals))
       wait_for_comm(row[cell]);
     step.waits = store_waits(step_waits_);
     step.releases = store_releases();
-    row[shape.done] = index;
     for (const std::int32_t sum : slice(shape_.sum_lists, shape.completes))
       place_possible_adds(sum, row);
   }
@@ -398,8 +413,8 @@ class RankLowering {
   const std::vector<PlannedTimes>& computes_;
   Cells cells_;
   RankProgram out_;
-  std::vector<std::int64_t> comm_end_;  // like out_.comm, by the plan
-  std::vector<Receive> receives_;
+  std::vector<std::int64_t>& comm_end_;  // like out_.comm, by the plan
+  std::vector<Receive>& receives_;
   std::size_t next_receive_ = 0;
   PostedWaits posted_;
   std::array<SlotPool, 2> pools_;
@@ -432,8 +447,8 @@ PlanRecord::PlanRecord(const Schedule& schedule, const Routing& routing)
 }
 
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
-                       const PlanCosts& costs) {
-  return RankLowering(program, row, plan, rank, costs).lower();
+                       const PlanCosts& costs, LowerMemory& memory) {
+  return RankLowering(program, row, plan, rank, costs, memory).lower();
 }
 
 }  // namespace plumb

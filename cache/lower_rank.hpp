@@ -58,10 +58,22 @@ struct PlanRecord {
   std::vector<Ends> ends_;  // [transfer]
 };
 
+// What lowering needs for a while, kept from rank to rank: giving the memory back each time costs more than using it.
+struct LowerMemory {
+  struct Receive {
+    std::int32_t hop = 0;
+    Microbatch microbatch;
+    std::int32_t computes_before = 0;  // computations that stand before it in the order
+  };
+  std::vector<std::int32_t> cells;
+  std::vector<std::int64_t> comm_end;
+  std::vector<Receive> receives;
+};
+
 // Walks one rank's part of the plan once. Adds stand where they become possible: after the arrival of the child's sum
 // and after this rank's own contributions, children in the fixed order of Holding::children. `program` has everything
 // but ranks and messages.
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
-                       const PlanCosts& costs);
+                       const PlanCosts& costs, LowerMemory& memory);
 
 }  // namespace plumb

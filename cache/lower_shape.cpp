@@ -50,6 +50,8 @@ class ShapeMaker {
     }
     count_sums();
     find_senders();
+    find_last_computations();
+    count_waits();
   }
 
  private:
@@ -64,7 +66,7 @@ class ShapeMaker {
   std::int32_t tenant_at(std::int32_t& number, SlotClass slot_class, bool many_users) {
     if (number == none) {
       number = static_cast<std::int32_t>(shape_.tenants.size());
-      shape_.tenants.push_back({.slot_class = slot_class, .num_uses = 0, .many_users = many_users, .sends = {}});
+      shape_.tenants.push_back({.slot_class = slot_class, .many_users = many_users});
     }
     return number;
   }
@@ -75,8 +77,8 @@ class ShapeMaker {
   std::int32_t tenant(OfCut what, ChunkId before) {
     return tenant_at(of_cut_[what][before.index()], what == partial ? SlotClass::value : SlotClass::gradient, false);
   }
-  std::int32_t used(std::int32_t tenant) {
-    ++shape_.tenants[static_cast<std::size_t>(tenant)].num_uses;
+  std::int32_t may_end(std::int32_t tenant) {
+    ++shape_.tenants[static_cast<std::size_t>(tenant)].num_ends;
     return tenant;
   }
 
@@ -124,7 +126,7 @@ class ShapeMaker {
                                .accumulates = accumulates,
                                .may_open = accumulates || writes,
                                .block = block,
-                               .tenant = used(tenant)});
+                               .tenant = tenant});
   }
 
   RankShape::Computation computation(std::size_t stage, bool forward) {
@@ -198,13 +200,13 @@ class ShapeMaker {
     made.done = made.sends ? sent_[id.index()] : received_[id.index()];
     made.segments.begin = size_of(shape_.tenants_of);
     if (here.partial) {
-      shape_.tenants_of.push_back(used(tenant(forward ? partial : partial_gradient, here.from_chunk)));
+      shape_.tenants_of.push_back(may_end(tenant(forward ? partial : partial_gradient, here.from_chunk)));
     }
     for (const HoldingId filled : here.holdings) {
       if (forward) {
-        shape_.tenants_of.push_back(used(tenant(value, made.sends ? holding(filled).parent : filled)));
+        shape_.tenants_of.push_back(may_end(tenant(value, made.sends ? holding(filled).parent : filled)));
       } else {
-        shape_.tenants_of.push_back(used(tenant(made.sends ? accumulator : arrived_sum, filled)));
+        shape_.tenants_of.push_back(may_end(tenant(made.sends ? accumulator : arrived_sum, filled)));
       }
     }
     made.segments.end = size_of(shape_.tenants_of);
@@ -249,16 +251,16 @@ class ShapeMaker {
       here.children.begin = here.children.end = size_of(shape_.children);
       here.accumulator = tenant(accumulator, here.holding);
       for (const HoldingId child : of.children) {
-        used(here.accumulator);
+        may_end(here.accumulator);
         shape_.children.push_back({.holding = child,
                                    .received = received_[holding(child).transfer.index()],
-                                   .arrived = used(tenant(arrived_sum, child))});
+                                   .arrived = may_end(tenant(arrived_sum, child))});
         ++shape_.num_comm_steps;
         shape_.num_segments += 2;
       }
       here.children.end = size_of(shape_.children);
       if (!of.is_root() && of.num_contributions() == 0) {
-        used(here.accumulator);
+        may_end(here.accumulator);
         ++shape_.num_comm_steps;
         ++shape_.num_segments;
       }
@@ -275,6 +277,45 @@ class ShapeMaker {
         shape_.cells.push_back(sent_[holding(child).transfer.index()]);
       sends.end = size_of(shape_.cells);
     }
+  }
+
+  // Whatever the schedule, a microbatch goes up the chunks and then down again, so that one computation is the last to
+  // touch a tenant. Within it the last operand counts.
+  void find_last_computations() {
+    std::vector<bool> seen(shape_.tenants.size(), false);
+    const auto look_at = [&](RankShape::Computation& computation) {
+      computation.ends.begin = size_of(shape_.tenants_of);
+      for (std::uint32_t i = computation.operands.end; i-- > computation.operands.begin;) {
+        const std::int32_t tenant = shape_.operands[i].tenant;
+        if (seen[static_cast<std::size_t>(tenant)]) continue;
+        seen[static_cast<std::size_t>(tenant)] = true;
+        shape_.tenants[static_cast<std::size_t>(tenant)].last_compute = computation.done;
+        shape_.tenants_of.push_back(may_end(tenant));
+      }
+      computation.ends.end = size_of(shape_.tenants_of);
+      std::reverse(shape_.tenants_of.begin() + computation.ends.begin, shape_.tenants_of.end());
+    };
+    for (RankShape::Computation& computation : shape_.backward)
+      look_at(computation);
+    for (auto computation = shape_.forward.rbegin(); computation != shape_.forward.rend(); ++computation)
+      look_at(*computation);
+  }
+
+  void count_waits() {
+    std::size_t most_users = 1;
+    std::size_t released = 0;
+    for (const RankShape::Tenant& tenant : shape_.tenants) {
+      if (!tenant.many_users) continue;
+      released += tenant.sends.size() + 1;
+      most_users = std::max<std::size_t>(most_users, tenant.sends.size() + 1);
+    }
+    for (const auto* list : {&shape_.forward, &shape_.backward}) {
+      for (const RankShape::Computation& computation : *list)
+        shape_.most_waits += computation.arrivals.size();
+    }
+    for (const RankShape::End& end : shape_.ends)
+      shape_.most_waits += end.sends ? end.after_comm.size() + 1U : 0U;
+    shape_.most_waits += 3 * shape_.children.size() + most_users * shape_.tenants.size() + released;
   }
 
   const Program& program_;
@@ -311,6 +352,8 @@ RankShape::RankShape(const Program& program, RankId rank) {
     move(end.after_compute);
     move(end.done);
   }
+  for (Tenant& tenant : tenants)
+    move(tenant.last_compute);
   for (Child& child : children)
     move(child.received);
   for (Sum& sum : sums) {

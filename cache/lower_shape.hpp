@@ -26,12 +26,13 @@ inline constexpr CellId no_cell = -1;
 struct RankShape {
   struct Tenant {
     SlotClass slot_class = SlotClass::value;
-    std::int32_t num_uses = 0;  // steps that touch it; the last one frees its slot
-    bool many_users = false;    // a value of a holding: its users do not follow each other
-    Range sends{};              // in `cells`: the sends that read such a value
+    std::int32_t num_ends = 0;      // steps that may be its last user: communication, and the last computation
+    bool many_users = false;        // a value of a holding: its users do not follow each other
+    Range sends{};                  // in `cells`: the sends that read such a value
+    CellId last_compute = no_cell;  // the last computation that touches it, in any order: F up, then B down the chunks
   };
-  // A tenant's cells: its slot, how often it has been used, the last computation that read it.
-  static constexpr CellId cells_per_tenant = 3;
+  // A tenant's cells: its slot, and how many of those steps have come.
+  static constexpr CellId cells_per_tenant = 2;
 
   struct Operand {
     Role role = Role::source;
@@ -42,6 +43,7 @@ struct RankShape {
   };
   struct Computation {
     Range operands{};
+    Range ends{};       // in `tenants_of`: what no later computation touches
     Range arrivals{};   // in `cells`: communication steps it waits for
     Range completes{};  // in `sums`: what its backward adds the last own contribution to
     CellId done = no_cell;
@@ -94,6 +96,7 @@ struct RankShape {
   std::size_t num_comm_steps = 0;
   std::size_t num_operands = 0;
   std::size_t num_segments = 0;
+  std::size_t most_waits = 0;  // bound: each slot may have had any former users
 };
 
 }  // namespace plumb

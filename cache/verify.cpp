@@ -3,6 +3,7 @@
 
 #include <fmt/format.h>
 
+#include "parallel.hpp"
 #include "verify_names.hpp"
 
 namespace plumb {
@@ -20,7 +21,7 @@ bool verify_waits_look_back(const Program& program, RankId rank, FaultList& faul
     for (const Wait& wait : steps.waits_of(waits)) {
       if (wait.step < (wait.on == Wait::On::compute ? computes : comms)) continue;
       good = false;
-      const StepRef other{wait.on == Wait::On::comm, wait.step};
+      const StepRef other(wait);
       faults.add(rank, position, step_token(program, rank, step),
                  fmt::format("waits for {}, which does not stand before it", step_token(program, rank, other)));
     }
@@ -50,9 +51,16 @@ std::vector<ProgramFault> verify_program(const Program& program, std::size_t max
   if (!faults.empty()) return faults.take();  // all that follows rests on the trees
   verify_messages(program, faults);
   verify_computes(program, faults);
-  for (RankId rank; rank.index() < program.ranks.size() && !faults.full(); rank = rank.next()) {
-    if (verify_waits_look_back(program, rank, faults)) verify_slots(program, sources, rank, faults);
-  }
+  const std::size_t num_ranks = program.ranks.size();
+  std::vector<FaultList> of_rank(num_ranks, faults.as_empty());
+  for_each_in_parallel(num_ranks, threads_worth_it(program.messages.size(), num_ranks, 0),
+                       [&](std::size_t rank, std::size_t) {
+                         if (verify_waits_look_back(program, RankId(rank), of_rank[rank])) {
+                           verify_slots(program, sources, RankId(rank), of_rank[rank]);
+                         }
+                       });
+  for (FaultList& found : of_rank)
+    faults.join(std::move(found));
   return faults.take();
 }
 

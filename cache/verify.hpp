@@ -21,6 +21,12 @@ class FaultList {
   }
   bool full() const { return faults_.size() >= limit_; }
   bool empty() const { return faults_.empty(); }
+  FaultList as_empty() const { return FaultList(limit_); }  // with the same limit
+  void join(FaultList later) {
+    for (ProgramFault& fault : later.faults_) {
+      if (!full()) faults_.push_back(std::move(fault));
+    }
+  }
   std::vector<ProgramFault> take() { return std::move(faults_); }
   const ProgramFault& front() const { return faults_.front(); }
 

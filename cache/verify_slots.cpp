@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
 #include <array>
+#include <optional>
 
 #include <fmt/format.h>
 
@@ -52,6 +53,7 @@ class SlotVerifier {
         steps_(program.ranks[rank.index()]),
         faults_(faults),
         order_(steps_),
+        expected_(2 * static_cast<std::size_t>(program.layout.num_chunks())),
         slots_{std::vector<Occupant>(static_cast<std::size_t>(steps_.num_value_slots)),
                std::vector<Occupant>(static_cast<std::size_t>(steps_.num_gradient_slots))} {}
 
@@ -179,7 +181,7 @@ class SlotVerifier {
       const auto user = unfinished_user(occupant, [&](StepRef step) {
         if (step == step_ || order_.finished_before(step, step_)) return true;
         return std::any_of(waits.begin(), waits.end(), [&](const Wait& wait) {
-          const StepRef other{wait.on == Wait::On::comm, wait.step};
+          const StepRef other(wait);
           return step == other || order_.finished_before(step, other);
         });
       });
@@ -191,15 +193,16 @@ class SlotVerifier {
   // --- Computations ----------------------------------------------------------------------------------------------
 
   void replay(const ComputeStep& step) {
-    expect_operands(step.compute);
+    const std::vector<Expected>& expected = expected_operands(step.compute);
+    const Microbatch m = step.compute.microbatch;
     const auto operands = steps_.operands_of(step.operands);
-    if (operands.size() != expected_.size()) {
-      fault(fmt::format("has {} operands, needs {}", operands.size(), expected_.size()));
+    if (operands.size() != expected.size()) {
+      fault(fmt::format("has {} operands, needs {}", operands.size(), expected.size()));
       return;
     }
     for (std::size_t i = 0; i < operands.size(); ++i) {
-      if (operands[i].role != expected_[i].role || operands[i].block != expected_[i].block) {
-        fault(fmt::format("operand {} is not {}", i, name(expected_[i].meaning)));
+      if (operands[i].role != expected[i].role || operands[i].block != expected[i].block) {
+        fault(fmt::format("operand {} is not {}", i, name(expected[i].meaning(m))));
         return;
       }
     }
@@ -207,7 +210,7 @@ class SlotVerifier {
     // finished.
     for (const bool writes : {false, true}) {
       for (std::size_t i = 0; i < operands.size(); ++i) {
-        if (expected_[i].writes == writes) apply(operands[i], expected_[i]);
+        if (expected[i].writes == writes) apply(operands[i], expected[i], m);
       }
     }
   }
@@ -216,52 +219,59 @@ class SlotVerifier {
     Role role;
     BlockId block;
     bool writes;
-    Meaning meaning;
+    Kind kind;
+    std::int32_t id;  // of the meaning
+    Meaning meaning(Microbatch m) const { return {kind, id, m}; }
   };
 
-  void expect(Role role, bool writes, Kind kind, HoldingId id, Microbatch m) {
-    expected_.push_back({role, holding(id).block, writes, {kind, id.value, m}});
-  }
-  void expect_cut(Role role, bool writes, Kind kind, ChunkId before, Microbatch m) {
-    expected_.push_back({role, BlockId{}, writes, {kind, before.value, m}});
+  // The same for every microbatch.
+  const std::vector<Expected>& expected_operands(const Compute& compute) {
+    if (compute.op == Op::backward_weight) return nothing_expected_;
+    const bool forward = compute.op == Op::forward;
+    std::optional<std::vector<Expected>>& known = expected_[2 * compute.chunk.index() + (forward ? 0 : 1)];
+    if (!known) known = expect_operands(compute.chunk, forward);
+    return *known;
   }
 
   // What the depth map and the trees say this computation touches, in the order of roles.
-  void expect_operands(const Compute& compute) {
-    expected_.clear();
-    if (compute.op == Op::backward_weight) return;
-    const ChunkId chunk = compute.chunk;
-    const Microbatch m = compute.microbatch;
-    const bool forward = compute.op == Op::forward;
+  std::vector<Expected> expect_operands(ChunkId chunk, bool forward) const {
+    std::vector<Expected> expected;
+    const auto expect = [&](Role role, bool writes, Kind kind, HoldingId id) {
+      expected.push_back({role, holding(id).block, writes, kind, id.value});
+    };
+    const auto expect_cut = [&](Role role, bool writes, Kind kind, ChunkId before) {
+      expected.push_back({role, BlockId{}, writes, kind, before.value});
+    };
     const DepthMap& depth = program_.depth;
     const bool partial_in = chunk.value > 0 && depth.partial_after(chunk.previous());
     const auto closed = [&](Role role, bool writes, Kind kind) {
       for (BlockId block = depth.first_closed(chunk); block < depth.end_closed(chunk); block = block.next()) {
-        expect(role, writes, kind, program_.routing.root[block.index()], m);
+        expect(role, writes, kind, program_.routing.root[block.index()]);
       }
     };
     for (const HoldingId id : sources_.of(chunk)) {
-      expect(Role::source, false, Kind::value, id, m);
+      expect(Role::source, false, Kind::value, id);
     }
-    if (partial_in) expect_cut(Role::partial_in, false, Kind::partial, chunk.previous(), m);
+    if (partial_in) expect_cut(Role::partial_in, false, Kind::partial, chunk.previous());
     closed(Role::closed, forward, Kind::value);
     if (forward) {
-      if (depth.partial_after(chunk)) expect_cut(Role::partial_out, true, Kind::partial, chunk, m);
-      return;
+      if (depth.partial_after(chunk)) expect_cut(Role::partial_out, true, Kind::partial, chunk);
+      return expected;
     }
-    if (depth.partial_after(chunk)) expect_cut(Role::grad_partial_out, false, Kind::partial_gradient, chunk, m);
+    if (depth.partial_after(chunk)) expect_cut(Role::grad_partial_out, false, Kind::partial_gradient, chunk);
     closed(Role::grad_closed, true, Kind::accumulator);
     for (const HoldingId id : sources_.of(chunk)) {
-      expect(Role::grad_source, true, Kind::accumulator, id, m);
+      expect(Role::grad_source, true, Kind::accumulator, id);
     }
-    if (partial_in) expect_cut(Role::grad_partial_in, true, Kind::partial_gradient, chunk.previous(), m);
+    if (partial_in) expect_cut(Role::grad_partial_in, true, Kind::partial_gradient, chunk.previous());
+    return expected;
   }
 
-  void apply(const Operand& operand, const Expected& expected) {
-    const Slot slot{slot_class(operand.role), operand.slot};
+  void apply(const Operand& operand, const Expected& expected, Microbatch m) {
+    const Slot slot = slot_of(operand);
     if (operand.role == Role::grad_closed || operand.role == Role::grad_source) {
       const bool closes = operand.role == Role::grad_closed;
-      Occupant* sum = accumulate(slot, expected.meaning, operand.first_touch, closes ? 0 : 1);
+      Occupant* sum = accumulate(slot, expected.meaning(m), operand.first_touch, closes ? 0 : 1);
       if (sum != nullptr && closes) {
         require_complete(*sum);
         sum->meaning.kind = Kind::complete_gradient;
@@ -270,9 +280,9 @@ class SlotVerifier {
     }
     if (operand.first_touch) fault(fmt::format("touches {} for the first time, which is no gradient sum", name(slot)));
     if (expected.writes) {
-      overwrite(slot, expected.meaning);
+      overwrite(slot, expected.meaning(m));
     } else {
-      read(slot, expected.meaning);
+      read(slot, expected.meaning(m));
     }
   }
 
@@ -379,7 +389,7 @@ class SlotVerifier {
   void fault(std::string why) { faults_.add(rank_, position_, token(step_), std::move(why)); }
   std::string token(StepRef step) const { return step_token(program_, rank_, step); }
   static std::string name(Slot slot) {
-    return fmt::format("{} slot {}", slot.slot_class == SlotClass::value ? "value" : "gradient", slot.index);
+    return fmt::format("{} slot {}", slot.slot_class == SlotClass::value ? "value" : "gradient", +slot.index);
   }
   std::string name(const Meaning& meaning) const {
     const auto block = [&] { return holding(HoldingId(meaning.id)).block.value; };
@@ -410,8 +420,9 @@ class SlotVerifier {
   const RankProgram& steps_;
   FaultList& faults_;
   RankOrder order_;
+  std::vector<std::optional<std::vector<Expected>>> expected_;  // [chunk][backward], once asked for
+  const std::vector<Expected> nothing_expected_;
   std::array<std::vector<Occupant>, 2> slots_;  // [class][slot]
-  std::vector<Expected> expected_;              // operands of the computation at hand
   StepRef step_;                                // the step at hand
   std::int32_t position_ = 0;
 };

@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+
 #include <fmt/format.h>
 
+#include "parallel.hpp"
 #include "verify.hpp"
 
 namespace plumb {
@@ -112,10 +115,7 @@ class RankChecker {
         !inside(step.operands, rank_.operands.size())) {
       return false;
     }
-    for (const Operand& operand : rank_.operands_of(step.operands)) {
-      if (!slot_exists({slot_class(operand.role), operand.slot})) return false;
-    }
-    return waits_exist(step.waits) && releases_sound(step.releases);
+    return in_pools(step.waits, step.releases);
   }
 
   bool sound(const CommStep& step) const {
@@ -126,10 +126,23 @@ class RankChecker {
       return false;
     }
     if (!moves && step.segments.size() != num_segments(step.kind)) return false;
-    for (const Slot& slot : rank_.segments_of(step.segments)) {
-      if (!slot_exists(slot)) return false;
-    }
-    return waits_exist(step.waits) && releases_sound(step.releases);
+    return in_pools(step.waits, step.releases);
+  }
+
+  // Whether what the steps name exists, whichever step names it.
+  bool pools_sound() const {
+    const auto all = [](const auto& pool, auto&& good) {
+      bool sound = true;
+      for (const auto& item : pool)
+        sound &= good(item);
+      return sound;
+    };
+    return all(rank_.operands, [&](const Operand& operand) { return slot_exists(slot_of(operand)); }) &&
+           all(rank_.segments, [&](const Slot& slot) { return slot_exists(slot); }) &&
+           all(rank_.waits, [&](const Wait& wait) { return wait_exists(wait); }) &&
+           all(rank_.releases, [&](const Release& release) {
+             return slot_exists(release.slot) && inside(release.waits, rank_.waits.size());
+           });
   }
 
   // The first half of a pair is a forward, and the next computation its backward half.
@@ -147,7 +160,7 @@ class RankChecker {
     }
     if (!inside(step.operands, rank_.operands.size())) return "its operands lie outside the pool";
     for (const Operand& operand : rank_.operands_of(step.operands)) {
-      if (!slot_exists({slot_class(operand.role), operand.slot})) {
+      if (!slot_exists(slot_of(operand))) {
         return fmt::format("slot {} does not exist", operand.slot);
       }
     }
@@ -175,23 +188,22 @@ class RankChecker {
 
   bool slot_exists(const Slot& slot) const {
     const std::int32_t slots = slot.slot_class == SlotClass::value ? rank_.num_value_slots : rank_.num_gradient_slots;
-    return slot.index >= 0 && slot.index < slots;
+    return slot.index < static_cast<std::uint32_t>(slots);
+  }
+
+  bool in_pools(Range waits, Range releases) const {
+    return inside(waits, rank_.waits.size()) && inside(releases, rank_.releases.size());
+  }
+
+  bool wait_exists(Wait wait) const {
+    return static_cast<std::size_t>(wait.step) <
+           (wait.on == Wait::On::compute ? rank_.compute.size() : rank_.comm.size());
   }
 
   bool waits_exist(Range range) const {
     if (!inside(range, rank_.waits.size())) return false;
-    for (const Wait& wait : rank_.waits_of(range)) {
-      if (!within(wait.step, wait.on == Wait::On::compute ? rank_.compute.size() : rank_.comm.size())) return false;
-    }
-    return true;
-  }
-
-  bool releases_sound(Range releases) const {
-    if (!inside(releases, rank_.releases.size())) return false;
-    for (const Release& release : rank_.releases_of(releases)) {
-      if (!slot_exists(release.slot) || !waits_exist(release.waits)) return false;
-    }
-    return true;
+    const auto waits = rank_.waits_of(range);
+    return std::all_of(waits.begin(), waits.end(), [&](const Wait& wait) { return wait_exists(wait); });
   }
 
   std::string wrong_in_waits_and_releases(Range waits, Range releases) const {
@@ -210,6 +222,32 @@ class RankChecker {
   std::size_t num_microbatches_;
 };
 
+void add_if(FaultList& faults, RankId rank, std::string why, std::string_view what, std::size_t index) {
+  if (why.empty()) return;
+  faults.add(rank, static_cast<std::int32_t>(index), fmt::format("{} {}", what, index), std::move(why));
+}
+
+void verify_rank_structure(const Program& program, RankId rank, FaultList& faults) {
+  const RankProgram& steps = program.ranks[rank.index()];
+  const RankChecker checker(program, steps);
+  add_if(faults, rank, checker.wrong_in_sizes(), "rank", rank.index());
+  const bool pools_sound = checker.pools_sound();  // if not, some step may say which
+  for (std::size_t i = 0; i < steps.compute.size(); ++i) {
+    if (!pools_sound || !checker.sound(steps.compute[i])) {
+      add_if(faults, rank, checker.wrong_in(steps.compute[i]), "compute step", i);
+    }
+    if (!checker.pairs_well(i)) {
+      add_if(faults, rank, "overlaps the next computation, but only an F overlaps, and only a B or I behind it",
+             "compute step", i);
+    }
+  }
+  for (std::size_t i = 0; i < steps.comm.size(); ++i) {
+    if (!pools_sound || !checker.sound(steps.comm[i])) {
+      add_if(faults, rank, checker.wrong_in(steps.comm[i]), "communication step", i);
+    }
+  }
+}
+
 }  // namespace
 
 void verify_structure(const Program& program, FaultList& faults) {
@@ -221,28 +259,15 @@ void verify_structure(const Program& program, FaultList& faults) {
                     program.ranks.size(), program.layout.num_chunks(), program.layout.pp()));
     return;
   }
-  const auto add_if = [&](RankId rank, std::string why, std::string_view what, std::size_t index) {
-    if (!why.empty()) {
-      faults.add(rank, static_cast<std::int32_t>(index), fmt::format("{} {}", what, index), std::move(why));
-    }
-  };
-  add_if(RankId{}, wrong_in_routing(program), "routing", 0);
-  add_if(RankId{}, wrong_in_messages(program), "messages", 0);
-  for (RankId rank; rank.index() < program.ranks.size() && !faults.full(); rank = rank.next()) {
-    const RankProgram& steps = program.ranks[rank.index()];
-    const RankChecker checker(program, steps);
-    add_if(rank, checker.wrong_in_sizes(), "rank", rank.index());
-    for (std::size_t i = 0; i < steps.compute.size(); ++i) {
-      if (!checker.sound(steps.compute[i])) add_if(rank, checker.wrong_in(steps.compute[i]), "compute step", i);
-      if (!checker.pairs_well(i)) {
-        add_if(rank, "overlaps the next computation, but only an F overlaps, and only a B or I behind it",
-               "compute step", i);
-      }
-    }
-    for (std::size_t i = 0; i < steps.comm.size(); ++i) {
-      if (!checker.sound(steps.comm[i])) add_if(rank, checker.wrong_in(steps.comm[i]), "communication step", i);
-    }
-  }
+  add_if(faults, RankId{}, wrong_in_routing(program), "routing", 0);
+  add_if(faults, RankId{}, wrong_in_messages(program), "messages", 0);
+  const std::size_t num_ranks = program.ranks.size();
+  std::vector<FaultList> of_rank(num_ranks, faults.as_empty());
+  for_each_in_parallel(
+      num_ranks, threads_worth_it(program.messages.size(), num_ranks, 0),
+      [&](std::size_t rank, std::size_t) { verify_rank_structure(program, RankId(rank), of_rank[rank]); });
+  for (FaultList& found : of_rank)
+    faults.join(std::move(found));
 }
 
 }  // namespace plumb

@@ -206,7 +206,7 @@ CommState::Blocker CommState::root_of(std::int32_t comm) const {
     std::int32_t before = -1;
     for (const Wait& wait : plan_.steps().waits_of(plan_.steps().comm[index].waits)) {
       const auto waited = static_cast<std::size_t>(wait.step);
-      if (wait.on == Wait::On::compute && waited >= num_computed_) return {false, wait.step};
+      if (wait.on == Wait::On::compute && waited >= num_computed_) return {false, +wait.step};
       if (wait.on == Wait::On::comm && done_[waited] == 0) before = wait.step;
     }
     if (before < 0 && plan_.channel_of_comm[index] >= 0) {

@@ -78,7 +78,7 @@ class PlanMaker {
       check_slot(mine.releases[i].slot, "the slot of release", i);
     }
     for (std::size_t i = 0; i < mine.operands.size(); ++i) {
-      check_slot({slot_class(mine.operands[i].role), mine.operands[i].slot}, "the slot of operand", i);
+      check_slot(slot_of(mine.operands[i]), "the slot of operand", i);
     }
     for (std::size_t i = 0; i < mine.segments.size(); ++i)
       check_slot(mine.segments[i], "the slot of segment", i);
@@ -191,7 +191,7 @@ class PlanMaker {
     PlannedOperand planned;
     planned.role = operand.role;
     planned.first_touch = operand.first_touch;
-    planned.slot = {slot_class(operand.role), operand.slot};
+    planned.slot = slot_of(operand);
     planned.block = operand.block;
     const Microbatch m = compute.microbatch;
     const bool forward = compute.op == Op::forward;
@@ -323,7 +323,7 @@ class PlanMaker {
       std::int32_t waits = 0;
       for (const Wait& wait : steps().waits_of(steps().compute[i].waits)) {
         if (wait.on == Wait::On::compute) continue;
-        compute_after_comm.push_back({wait.step, static_cast<std::int32_t>(i)});
+        compute_after_comm.push_back({+wait.step, static_cast<std::int32_t>(i)});
         ++waits;
       }
       plan_.num_comm_waits_of_compute.push_back(waits);
@@ -332,7 +332,7 @@ class PlanMaker {
       const std::span<const Wait> waits = steps().waits_of(steps().comm[i].waits);
       for (const Wait& wait : waits) {
         auto& entries = wait.on == Wait::On::compute ? comm_after_compute : comm_after_comm;
-        entries.push_back({wait.step, static_cast<std::int32_t>(i)});
+        entries.push_back({+wait.step, static_cast<std::int32_t>(i)});
       }
       plan_.num_waits_of_comm.push_back(static_cast<std::int32_t>(waits.size()));
     }
@@ -349,7 +349,7 @@ class PlanMaker {
         const auto index = static_cast<std::int32_t>(plan_.releases.size());
         (comm ? after_comm : after_compute).push_back({static_cast<std::int32_t>(carrier), index});
         for (const Wait& wait : steps().waits_of(release.waits)) {
-          (wait.on == Wait::On::comm ? after_comm : after_compute).push_back({wait.step, index});
+          (wait.on == Wait::On::comm ? after_comm : after_compute).push_back({+wait.step, index});
         }
         plan_.releases.push_back({release.slot, static_cast<std::int32_t>(release.waits.size()) + 1});
       }

@@ -39,7 +39,7 @@ void StepMemory::refuse(std::string action, Slot slot, std::uint64_t content, bo
   throw SlotError(
       plan_.rank, std::move(action),
       fmt::format("{} slot {} should {} {}, but holds {}", slot.slot_class == SlotClass::value ? "value" : "gradient",
-                  slot.index, fills ? "be free for" : "hold", to_string(SlotContent::unpacked(content)),
+                  +slot.index, fills ? "be free for" : "hold", to_string(SlotContent::unpacked(content)),
                   to_string(store_.content(slot))));
 }
 

@@ -66,7 +66,7 @@ class Lifetimes {
       } else {
         const ComputeStep& compute = rank_program_.compute[index];
         for (const Operand& operand : rank_program_.operands_of(compute.operands)) {
-          occupy({slot_class(operand.role), operand.slot}, times_.compute[index].start, count_of(operand.role));
+          occupy(slot_of(operand), times_.compute[index].start, count_of(operand.role));
         }
         release(compute.releases, times_.compute[index].end);
         count_activation(compute.compute, times_.compute[index]);

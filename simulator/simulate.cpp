@@ -173,17 +173,19 @@ class Engine {
   // Everything that follows at this very instant: adds, zeroes, computations and messages that become ready.
   void propagate() {
     while (!finished_.empty()) {
-      const Finished done = finished_.back();
+      const RankId rank = finished_.back().rank;
+      const StepId step = finished_.back().step;
+      const SimTime computed = finished_.back().computed;
       finished_.pop_back();
       ++num_finished_;
-      const Wait local = graph_.local(done.rank, done.step);
+      const Wait local = graph_.local(rank, step);
       if (local.on == Wait::On::comm) {
-        timeline_.ranks[done.rank.index()].comm_done[static_cast<std::size_t>(local.step)] = now_;
+        timeline_.ranks[rank.index()].comm_done[static_cast<std::size_t>(local.step)] = now_;
       }
-      for (const StepId waiter : graph_.dependents(done.step)) {
+      for (const StepId waiter : graph_.dependents(step)) {
         StepState& state = states_[waiter.index()];
-        state.inputs_computed = std::max(state.inputs_computed, done.computed);
-        if (--state.pending == 0) ready(done.rank, waiter);
+        state.inputs_computed = std::max(state.inputs_computed, computed);
+        if (--state.pending == 0) ready(rank, waiter);
       }
     }
   }

@@ -1,5 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <limits>
+
 #include "cache/support/layouts.hpp"
+#include "plumb/cache/deadlock.hpp"
+#include "plumb/cache/encode.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
@@ -121,4 +125,34 @@ TEST_CASE("lowering refuses what cannot run with one line", "[cache]") {
   REQUIRE_THROWS_AS(lower(schedule, DepthMap(4, 2, {1, 2, 4}), Policy::cached), InputError);
   std::swap(schedule.ranks[1][0], schedule.ranks[1][1]);  // B before its F
   REQUIRE_THROWS_AS(lower(schedule, depth, Policy::cached), InputError);
+}
+
+TEST_CASE("a large program is the same from any number of threads", "[cache]") {
+  const Layout layout(8, 2, 1024);
+  const DepthMap depth(64, 4, DepthMap::even_cuts(64, 64, 16));
+  const Schedule schedule = interleaved(layout, 8);
+  const Program one = lower(schedule, depth, Policy::cached, {.num_threads = 1});
+  REQUIRE(one.messages.size() > 150'000);  // enough for three
+  CHECK(digest(lower(schedule, depth, Policy::cached, {.num_threads = 3})) == digest(one));
+  CHECK(verify_program(one).empty());
+}
+
+TEST_CASE("small records keep their fields, and an index without room becomes one that no list reaches", "[cache]") {
+  const std::int32_t most = std::numeric_limits<std::int32_t>::max();
+  const Wait wait(Wait::On::comm, most);
+  CHECK(wait.on == Wait::On::comm);
+  CHECK(wait.step == most);
+  CHECK(Wait(Wait::On::compute, 7).step == 7);
+  CHECK(Wait(Wait::On::compute, -1).step == most);
+  CHECK_FALSE(Wait(Wait::On::comm, 7) == Wait(Wait::On::compute, 7));
+  CHECK(StepRef(Wait(Wait::On::comm, 5)) == StepRef(true, 5));
+  const Slot slot(SlotClass::gradient, 12345678);
+  CHECK(slot.slot_class == SlotClass::gradient);
+  CHECK(slot.index == 12345678);
+  const Operand operand(Role::grad_partial_in, true, 87654321, BlockId(17));
+  CHECK(operand.role == Role::grad_partial_in);
+  CHECK(operand.first_touch);
+  CHECK(slot_of(operand) == Slot(SlotClass::gradient, 87654321));
+  CHECK(operand.block == BlockId(17));
+  CHECK(Operand(Role::source, false, most, BlockId(1)).slot == (1U << 28U) - 1);
 }

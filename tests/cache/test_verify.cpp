@@ -208,8 +208,12 @@ TEST_CASE("a step that uses another slot than it should is found", "[cache][veri
     const SlotClass kind = operand ? slot_class(rank.operands[index].role) : rank.segments[index].slot_class;
     const std::int32_t num_slots = kind == SlotClass::value ? rank.num_value_slots : rank.num_gradient_slots;
     if (num_slots < 2) return false;
-    std::int32_t& slot = operand ? rank.operands[index].slot : rank.segments[index].index;
-    slot = other(dice, slot, num_slots);
+    if (operand) {
+      Operand& changed = rank.operands[index];
+      changed = {changed.role, changed.first_touch, other(dice, +changed.slot, num_slots), changed.block};
+    } else {
+      rank.segments[index] = {kind, other(dice, +rank.segments[index].index, num_slots)};
+    }
     return true;
   });
 }

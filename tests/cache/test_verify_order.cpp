@@ -131,8 +131,8 @@ TEST_CASE("indices beyond their lists are named, not followed", "[cache][verify]
   CHECK(contains(broken([](Program& p) { p.ranks[1].comm[0].message.value = -1; }), "its message does not exist"));
   CHECK(contains(broken([](Program& p) { p.ranks[1].comm[0].peer.value = 4; }), "its peer does not exist"));
   CHECK(contains(broken([](Program& p) { p.ranks[1].comm[0].segments.end = 1u << 31; }), "segments lie outside"));
-  CHECK(contains(broken([](Program& p) { p.ranks[1].releases[0].slot.index = -1; }), "releases slot -1"));
-  CHECK(contains(broken([](Program& p) { p.ranks[1].waits[0].step = -1; }), "does not exist"));
+  CHECK(contains(broken([](Program& p) { p.ranks[1].releases[0].slot.index = 12345; }), "releases slot 12345"));
+  CHECK(contains(broken([](Program& p) { p.ranks[1].waits[0].step = 99999; }), "does not exist"));
 }
 
 TEST_CASE("a computation overlaps the next only as F with B or I", "[cache][verify]") {

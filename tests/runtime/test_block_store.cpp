@@ -9,8 +9,8 @@
 namespace plumb::test {
 namespace {
 
-constexpr Slot value_slot(std::int32_t index) { return {SlotClass::value, index}; }
-constexpr Slot gradient_slot(std::int32_t index) { return {SlotClass::gradient, index}; }
+Slot value_slot(std::int32_t index) { return {SlotClass::value, index}; }
+Slot gradient_slot(std::int32_t index) { return {SlotClass::gradient, index}; }
 
 SlotContent block_of(int microbatch, int stage, int block) {
   return SlotContent::of_block(SlotContent::Kind::block, Microbatch(microbatch), VirtualStage(stage), BlockId(block));

@@ -399,7 +399,7 @@ TEST_CASE("a damaged program is refused with one line", "[runtime]") {
   slot.ranks[1].operands[0].slot = 999;
   refused(slot, "rank 1: the slot of operand 0");
   Program wait = right;
-  wait.ranks[0].waits[0].step = -1;
+  wait.ranks[0].waits[0].step = 99999;
   refused(wait, "rank 0: wait 0");
   Program segments = right;
   for (CommStep& step : segments.ranks[0].comm) {

@@ -63,7 +63,7 @@ void order_by_own_use(RankProgram& rank) {
   const auto waits_for = [&](const StepRef& step, const StepRef& other) {
     const auto index = static_cast<std::size_t>(step.index);
     const auto waits = rank.waits_of(step.comm ? rank.comm[index].waits : rank.compute[index].waits);
-    const Wait wait{other.comm ? Wait::On::comm : Wait::On::compute, other.index};
+    const Wait wait{other.comm ? Wait::On::comm : Wait::On::compute, +other.index};
     return std::find(waits.begin(), waits.end(), wait) != waits.end();
   };
   const auto is = [&](const StepRef& step, CommKind kind) {

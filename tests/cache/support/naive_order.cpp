@@ -49,7 +49,7 @@ NaiveOrder::NaiveOrder(const RankProgram& rank) {
     const auto index = static_cast<std::size_t>(step.index);
     next[2 * i].push_back(2 * i + 1);
     for (const Wait& wait : rank.waits_of(step.comm ? rank.comm[index].waits : rank.compute[index].waits)) {
-      next[2 * position.at({wait.on == Wait::On::comm, wait.step}) + 1].push_back(2 * i);
+      next[2 * position.at({wait.on == Wait::On::comm, +wait.step}) + 1].push_back(2 * i);
     }
     if (!step.comm) {
       if (last_compute != n) next[2 * last_compute + 1].push_back(2 * i);
@@ -94,7 +94,7 @@ bool has_race(const RankProgram& rank) {
     } else {
       const ComputeStep& step = rank.compute[index];
       for (const Operand& operand : rank.operands_of(step.operands)) {
-        uses[{slot_class(operand.role), operand.slot}].push_back({i, writes(step.compute, operand.role)});
+        uses[{slot_class(operand.role), +operand.slot}].push_back({i, writes(step.compute, operand.role)});
       }
     }
   }

@@ -65,7 +65,7 @@ class NaiveRun {
   std::vector<NaiveStep> unpack(const RankProgram& rank) const {
     std::map<std::pair<bool, std::int32_t>, std::size_t> position;
     for (std::size_t i = 0; i < rank.order.size(); ++i) {
-      position[{rank.order[i].comm, rank.order[i].index}] = i;
+      position[{rank.order[i].comm, +rank.order[i].index}] = i;
     }
     std::vector<NaiveStep> steps;
     std::size_t group = 0;
@@ -81,7 +81,7 @@ class NaiveRun {
       NaiveStep step;
       step.compute = !ref.comm;
       for (const Wait& wait : rank.waits_of(ref.comm ? rank.comm[index].waits : rank.compute[index].waits)) {
-        step.waits.push_back(position.at({wait.on == Wait::On::comm, wait.step}));
+        step.waits.push_back(position.at({wait.on == Wait::On::comm, +wait.step}));
       }
       if (ref.comm) {
         step.comm = rank.comm[index];

@@ -72,7 +72,7 @@ namespace {
 
 // Nobody fills `slot` any more at this receive: the end of that life goes too.
 void forget_life(RankProgram& rank, std::int32_t receive, Slot slot) {
-  const StepRef start{.comm = true, .index = receive};
+  const StepRef start{true, receive};
   auto step = std::find(rank.order.begin(), rank.order.end(), start);
   for (; step != rank.order.end(); ++step) {
     const auto index = static_cast<std::size_t>(step->index);

@@ -17,6 +17,7 @@ namespace plumb {
 struct LowerOptions {
   int post_ahead = 1;  // 0..64: unbounded posting would keep the receive buffers of all microbatches alive
   PlanCosts costs{};
+  int num_threads = 0;  // at most; 0: as many as the machine has cores. Small programs take one. Never changes a bit
 };
 
 // Throws InputError when the schedule is illegal (with its first fault), does not fit the depth map, or post_ahead is

@@ -10,6 +10,8 @@
 // us can deadlock. Plain data; const access from any thread. Indices are into the rank's own vectors.
 #pragma once
 
+#include <algorithm>
+#include <bit>
 #include <cstdint>
 #include <span>
 #include <string>
@@ -41,19 +43,41 @@ struct Range {
   friend bool operator==(const Range&, const Range&) = default;
 };
 
+// Programs have millions of the small records below, so an index shares its word with the flags before it. One that
+// does not fit becomes the largest that does, which no list reaches: verify_program reports it. The word is put
+// together in a register, because a field written alone is read back with the next one.
+template <int index_bits>
+constexpr std::uint32_t packed(std::uint32_t flags, std::int32_t index) {
+  static_assert(std::endian::native == std::endian::little, "the first bit-field is taken to be the lowest");
+  constexpr std::uint32_t largest = (std::uint32_t{1} << index_bits) - 1;
+  return flags | std::min(static_cast<std::uint32_t>(index), largest) << (32 - index_bits);
+}
+template <class Record>
+std::uint32_t bits_of(Record record) {
+  return std::bit_cast<std::uint32_t>(record);
+}
+
 enum class SlotClass : std::uint8_t { value, gradient };
 
 struct Slot {
-  SlotClass slot_class = SlotClass::value;
-  std::int32_t index = 0;
-  friend bool operator==(const Slot&, const Slot&) = default;
+  constexpr Slot() = default;
+  Slot(SlotClass its_class, std::int32_t its_index)
+      : Slot(std::bit_cast<Slot>(packed<31>(static_cast<std::uint32_t>(its_class), its_index))) {}
+
+  SlotClass slot_class : 1 = SlotClass::value;
+  std::uint32_t index : 31 = 0;
+  friend bool operator==(Slot a, Slot b) { return bits_of(a) == bits_of(b); }
 };
 
 // A step may begin when every event it waits for has happened on its own rank.
 struct Wait {
-  enum class On : std::uint8_t { compute, comm } on = On::compute;  // step finished: computed; sent, arrived, or added
-  std::int32_t step = 0;                                            // index into compute or comm
-  friend bool operator==(const Wait&, const Wait&) = default;
+  enum class On : std::uint8_t { compute, comm };
+  constexpr Wait() = default;
+  Wait(On what, std::int32_t index) : Wait(std::bit_cast<Wait>(packed<31>(static_cast<std::uint32_t>(what), index))) {}
+
+  On on : 1 = On::compute;      // step finished: computed; sent, arrived, or added
+  std::uint32_t step : 31 = 0;  // index into compute or comm
+  friend bool operator==(Wait a, Wait b) { return bits_of(a) == bits_of(b); }
 };
 
 // What a computation does with a slot. Values: sources and partial_in are read, closed and partial_out are written by F
@@ -72,16 +96,23 @@ enum class Role : std::uint8_t {
 };
 
 struct Operand {
-  Role role = Role::source;
-  bool first_touch = false;
-  std::int32_t slot = 0;  // class follows from the role
-  BlockId block{};        // for source, closed, grad_closed, grad_source
+  constexpr Operand() = default;
+  Operand(Role its_role, bool first, std::int32_t its_slot, BlockId its_block)
+      : Operand(std::bit_cast<Operand>(
+            std::uint64_t{packed<28>(static_cast<std::uint32_t>(its_role) | (first ? 8U : 0U), its_slot)} |
+            std::uint64_t{static_cast<std::uint32_t>(its_block.value)} << 32)) {}
+
+  Role role : 3 = Role::source;
+  bool first_touch : 1 = false;
+  std::uint32_t slot : 28 = 0;  // class follows from the role
+  BlockId block{};              // for source, closed, grad_closed, grad_source
   friend bool operator==(const Operand&, const Operand&) = default;
 };
 
 constexpr SlotClass slot_class(Role role) {
   return role < Role::grad_partial_out ? SlotClass::value : SlotClass::gradient;
 }
+inline Slot slot_of(const Operand& operand) { return {slot_class(operand.role), +operand.slot}; }
 
 struct ComputeStep {
   Compute compute;
@@ -119,9 +150,14 @@ struct Release {
 
 // One position of a rank's program: `comm` false = compute[index], true = comm[index].
 struct StepRef {
-  bool comm = false;
-  std::int32_t index = 0;
-  friend bool operator==(const StepRef&, const StepRef&) = default;
+  constexpr StepRef() = default;
+  explicit StepRef(Wait wait) : StepRef(wait.on == Wait::On::comm, +wait.step) {}
+  StepRef(bool is_comm, std::int32_t its_index)
+      : StepRef(std::bit_cast<StepRef>(packed<31>(is_comm ? 1 : 0, its_index))) {}
+
+  bool comm : 1 = false;
+  std::uint32_t index : 31 = 0;
+  friend bool operator==(StepRef a, StepRef b) { return bits_of(a) == bits_of(b); }
 };
 
 struct RankProgram {
