@@ -52,6 +52,9 @@ class Engine {
                        make_hop(transfer.to, transfer.from, transfer.lane, &Link::gradient_unit)});
     }
     timeline_.messages.resize(program.messages.size());
+    for (std::size_t m = 0; m < program.messages.size(); ++m) {
+      timeline_.messages[m].units = static_cast<std::int32_t>(graph_.ends(MessageId(m)).num_segments);
+    }
     for (std::size_t r = 0; r < program.ranks.size(); ++r) {
       const RankProgram& rank = program.ranks[r];
       timeline_.ranks.push_back(
@@ -90,20 +93,16 @@ class Engine {
   };
 
   void prepare(RankId r, const RankProgram& rank) {
-    for (std::size_t i = 0; i < rank.compute.size(); ++i) {
-      const StepId step = graph_.compute(r, static_cast<std::int32_t>(i));
-      states_[step.index()].pending = graph_.num_waits()[step.index()];
+    StepState* state = states_.data() + graph_.compute(r, 0).index();
+    for (std::size_t i = 0; i < rank.compute.size(); ++i, ++state) {
+      state->pending = static_cast<std::int32_t>(rank.compute[i].waits.size()) + (i > 0 ? 1 : 0);
     }
-    for (std::size_t i = 0; i < rank.comm.size(); ++i) {
-      const StepId step = graph_.comm(r, static_cast<std::int32_t>(i));
-      const CommStep& comm = rank.comm[i];
-      StepState& state = states_[step.index()];
-      state.pending = graph_.num_waits()[step.index()];
-      state.subject = StepState::local;
-      if (comm.kind == CommKind::send) state.subject = 2 * comm.message.value;
-      if (comm.kind != CommKind::receive) continue;
-      state.subject = 2 * comm.message.value + 1;
-      timeline_.messages[comm.message.index()].units = static_cast<std::int32_t>(comm.segments.size());
+    for (const CommStep& comm : rank.comm) {
+      state->pending = static_cast<std::int32_t>(comm.waits.size());
+      state->subject = comm.kind == CommKind::send      ? 2 * comm.message.value
+                       : comm.kind == CommKind::receive ? 2 * comm.message.value + 1
+                                                        : StepState::local;
+      ++state;
     }
   }
 
@@ -130,9 +129,10 @@ class Engine {
   void start_what_waits_for_nothing() {
     for (std::size_t r = 0; r < program_.ranks.size(); ++r) {
       const RankProgram& rank = program_.ranks[r];
-      for (std::size_t i = 0; i < rank.compute.size() + rank.comm.size(); ++i) {
-        const StepId step(static_cast<std::int32_t>(i) + graph_.compute(RankId(r), 0).value);
-        if (graph_.num_waits()[step.index()] == 0) ready(RankId(r), step);
+      if (!rank.compute.empty() && rank.compute.front().waits.size() == 0)
+        ready(RankId(r), graph_.compute(RankId(r), 0));
+      for (std::size_t i = 0; i < rank.comm.size(); ++i) {
+        if (rank.comm[i].waits.size() == 0) ready(RankId(r), graph_.comm(RankId(r), static_cast<std::int32_t>(i)));
       }
     }
     propagate();

@@ -42,12 +42,8 @@ StepGraph::StepGraph(const Program& program) {
     }
   }
 
-  num_waits_.assign(next, 0);
   first_dependent_.assign(next + 1, 0);
-  for_each_wait(program, [&](StepId awaited, StepId waiter) {
-    ++first_dependent_[awaited.index()];
-    ++num_waits_[waiter.index()];
-  });
+  for_each_wait(program, [&](StepId awaited, StepId) { ++first_dependent_[awaited.index()]; });
   // Each becomes the end of its list, and its begin while the list is filled from behind.
   for (std::size_t i = 1; i <= next; ++i) {
     first_dependent_[i] += first_dependent_[i - 1];
@@ -61,7 +57,6 @@ StepGraph::StepGraph(const Program& program) {
 
 void StepGraph::find_ends(const Program& program) {
   ends_.assign(program.messages.size(), {});
-  std::vector<std::uint32_t> segments(program.messages.size(), 0);  // of the end seen first
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     const RankId rank(r);
     const std::vector<CommStep>& steps = program.ranks[r].comm;
@@ -72,7 +67,6 @@ void StepGraph::find_ends(const Program& program) {
         const std::size_t later = steps[i + ahead].message.index();
         __builtin_prefetch(program.messages.data() + later);
         __builtin_prefetch(ends_.data() + later);
-        __builtin_prefetch(segments.data() + later);
       }
       const CommStep& step = steps[i];
       const bool sending = step.kind == CommKind::send;
@@ -86,12 +80,12 @@ void StepGraph::find_ends(const Program& program) {
                                      message_name(program, step.message, sending)));
       }
       mine = comm(rank, static_cast<std::int32_t>(i));
-      std::uint32_t& expected = segments[step.message.index()];
-      if (other.value >= 0 && expected != step.segments.size()) {
+      if (other.value >= 0 && ends.num_segments != step.segments.size()) {
         throw InputError(fmt::format("rank {}: {} has {} segments, its other end {}", rank.value,
-                                     message_name(program, step.message, sending), step.segments.size(), expected));
+                                     message_name(program, step.message, sending), step.segments.size(),
+                                     ends.num_segments));
       }
-      expected = step.segments.size();
+      ends.num_segments = step.segments.size();
     }
   }
   for (std::size_t m = 0; m < ends_.size(); ++m) {

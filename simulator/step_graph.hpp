@@ -19,6 +19,7 @@ using StepId = Id<struct StepTag>;  // all steps of all ranks: rank by rank, com
 struct MessageEnds {
   StepId send{-1};
   StepId receive{-1};
+  std::uint32_t num_segments = 0;
 };
 
 class StepGraph {
@@ -27,7 +28,7 @@ class StepGraph {
   // segments than its other end.
   explicit StepGraph(const Program& program);
 
-  std::size_t num_steps() const { return num_waits_.size(); }
+  std::size_t num_steps() const { return first_dependent_.size() - 1; }
   StepId compute(RankId rank, std::int32_t index) const { return StepId(first_compute_[rank.index()] + index); }
   StepId comm(RankId rank, std::int32_t index) const { return StepId(first_comm_[rank.index()] + index); }
   // What a step of this rank is in the rank's own numbering.
@@ -42,8 +43,6 @@ class StepGraph {
     return {dependents_.data() + first_dependent_[step.index()],
             dependents_.data() + first_dependent_[step.index() + 1]};
   }
-  // How many events each step waits for, the predecessor of a computation included.
-  const std::vector<std::int32_t>& num_waits() const { return num_waits_; }
   const MessageEnds& ends(MessageId message) const { return ends_[message.index()]; }
 
  private:
@@ -53,7 +52,6 @@ class StepGraph {
 
   std::vector<std::int32_t> first_compute_;  // [rank]
   std::vector<std::int32_t> first_comm_;
-  std::vector<std::int32_t> num_waits_;
   std::vector<std::uint32_t> first_dependent_;
   std::vector<StepId> dependents_;
   std::vector<MessageEnds> ends_;
