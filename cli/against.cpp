@@ -60,9 +60,9 @@ std::vector<const Row*> largest(const std::vector<Row>& rows) {
 }
 
 void print_tables(const Against& against, const MeasuredLog& log, std::size_t step, std::size_t num_ranks) {
-  fmt::print("step {} of {} by {} (the one in the middle): measured {} ms, predicted {} ms, {:+.2f} %\n\n",
-             log.numbers[step], log.steps.size(), log.made_by, milliseconds(against.measured_step),
-             milliseconds(against.predicted_step), against.difference() * 100);
+  fmt::print("step {} by {}, the middle one of {}: measured {} ms, predicted {} ms, {:+.2f} %\n\n", log.numbers[step],
+             log.made_by, log.steps.size(), milliseconds(against.measured_step), milliseconds(against.predicted_step),
+             against.difference() * 100);
   Table ranks({"rank", fmt::format("first action off by {:g} % of the step", parting_share * 100), "predicted ms",
                "measured ms", "late at the end ms"});
   const std::vector<const ActionAgainst*> first = partings(against, num_ranks);

@@ -102,7 +102,9 @@ int run_sim(const Options& options) {
   if (!options.against.empty()) {
     // Training plans with the default costs, whatever its actions take.
     Program plain = lowered({});
-    program = is_log_of(options.against, plain) ? std::move(plain) : std::move(program);
+    if (is_log_of(options.against, plain)) {
+      program = std::move(plain);
+    }
   }
   const Timeline timeline = simulate(program, costs);
   if (!options.against.empty()) {

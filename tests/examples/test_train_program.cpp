@@ -59,6 +59,13 @@ TEST_CASE("a run prints one JSON object in which three counts of the bytes are e
   const plumb::MeasuredLog events = plumb::lm::test::read_log_of_three_layers(log, 2, 2);
   CHECK(events.made_by == "plumb train");
   CHECK(events.numbers == std::vector<std::int64_t>{1, 5, 6});
+  // With whatever times one predicts.
+  const Ended compared =
+      shell(std::string(PLUMB) + " sim --layers 3 --pp 2 --vp 2 --action-us F=700,B=1900 --against " + log);
+  INFO(compared.err);
+  CHECK(compared.code == 0);
+  CHECK_THAT(compared.out, Catch::Matchers::Contains("by plumb train, the middle one of 3: measured"));
+  CHECK(shell(std::string(PLUMB) + " sim --layers 4 --pp 2 --vp 2 --against " + log).code == 2);
   std::filesystem::remove(log);
 }
 
