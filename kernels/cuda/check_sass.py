@@ -17,7 +17,7 @@ from resources import demangled
 
 # What a kernel does with rows. Kernels of single numbers have none; a kernel in neither list is refused.
 ROWS = {"AddKernel": "LS", "DotsKernel": "L", "MixKernel": "LS", "MixtureKernel": "LS", "ResidentKernel": "LS",
-        "UpdateKernel": "LS"}  # fmt: skip
+        "TensorDotsKernel": "L", "TensorKernel": "LS", "UpdateKernel": "LS"}  # fmt: skip
 NO_ROWS = {"ReaderCoefficients", "ReduceKernel", "TokenCoefficients"}
 # Global memory loaded, stored, copied to shared memory; local memory.
 ACCESS = re.compile(r"/\*[0-9a-f]{4,}\*/\s+(?:@!?U?P\w+\s+)?((?:LDG|STG|LDGSTS|LDL|STL)\b[.\w]*)")

@@ -3,7 +3,7 @@
 // calls can be captured in a graph.
 #pragma once
 
-#include <limits>
+#include <algorithm>
 #include <string>
 
 #include <cuda_runtime_api.h>
@@ -52,18 +52,29 @@ class DeviceLaunch {
                     __FILE__, __LINE__);
   }
 
-  /// What a block may have on the current device. Decides how much is copied ahead, never about bits.
+  /// What a block may have. Decides how much is copied ahead, never about bits.
   int most_shared_bytes() const {
-    int device = 0;
-    int bytes = 0;
-    require_success(cudaGetDevice(&device), "cudaGetDevice", __FILE__, __LINE__);
-    require_success(cudaDeviceGetAttribute(&bytes, cudaDevAttrMaxSharedMemoryPerBlockOptin, device),
-                    "cudaDeviceGetAttribute(shared memory per block)", __FILE__, __LINE__);
-    return bytes;
+    return of_device(cudaDevAttrMaxSharedMemoryPerBlockOptin, "shared memory per block");
+  }
+
+  /// So many that there are a few blocks for every multiprocessor, and time to copy ahead. Nor does this touch bits.
+  int tokens_in_turn(std::int64_t tokens) const {
+    const std::int64_t blocks = 4 * of_device(cudaDevAttrMultiProcessorCount, "multiprocessors");
+    return static_cast<int>(std::clamp<std::int64_t>(tokens / blocks, 1, 16));
   }
 
  private:
   static constexpr int kSharedBytesUnasked = 48 << 10;
+
+  static int of_device(cudaDeviceAttr attribute, const char* name) {
+    int device = 0;
+    int value = 0;
+    require_success(cudaGetDevice(&device), "cudaGetDevice", __FILE__, __LINE__);
+    require_success(cudaDeviceGetAttribute(&value, attribute, device),
+                    std::string("cudaDeviceGetAttribute(") + name + ")", __FILE__, __LINE__);
+    return value;
+  }
+
   cudaStream_t stream_;
 };
 

@@ -112,8 +112,11 @@ class DeviceThread {
     const uint2 w = *static_cast<const uint2*>(p);
     return {{w.x, w.y}};
   }
+  // Written out: the compiler may make four stores of one to a struct.
   __device__ void store16(void* p, const Words4& words) const {
-    *static_cast<uint4*>(p) = make_uint4(words.w[0], words.w[1], words.w[2], words.w[3]);
+    asm volatile("st.global.v4.b32 [%0], {%1, %2, %3, %4};" ::"l"(__cvta_generic_to_global(p)), "r"(words.w[0]),
+                 "r"(words.w[1]), "r"(words.w[2]), "r"(words.w[3])
+                 : "memory");
   }
 
   __device__ static float widen(float value) { return value; }

@@ -64,15 +64,15 @@ class Rules : public CpuOperandCheck {
 
 }  // namespace
 
-void check_inverse_rms(const DepthProblem& problem, const void* block, const void* inverse_rms) {
+void check(const DepthProblem& problem, const InverseRms& args, const cuda::Execution&) {
   const Rules of("inverse_rms", problem);
   of.operands([&](const auto& visit) {
-    visit(of.value("block", block));
-    visit(out(of.statistics("inverse_rms", inverse_rms)));
+    visit(of.value("block", args.block));
+    visit(out(of.statistics("inverse_rms", args.inverse_rms)));
   });
 }
 
-void check(const DepthProblem& problem, const cpu::AddOutput& args) {
+void check(const DepthProblem& problem, const cpu::AddOutput& args, const cuda::Execution&) {
   const Rules of("add_output", problem);
   of.operands([&](const auto& visit) {
     visit(alias(optional(of.value("partial", args.partial)), kPartialGroup));
@@ -82,7 +82,7 @@ void check(const DepthProblem& problem, const cpu::AddOutput& args) {
   });
 }
 
-void check(const DepthProblem& problem, const cpu::WeightedSum& args) {
+void check(const DepthProblem& problem, const cpu::WeightedSum& args, const cuda::Execution&) {
   const Rules of("weighted_sum", problem);
   of.sources("sources", args.sources.size());
   of.count("out", args.out.size(), cuda::kMaxQueries);
@@ -123,7 +123,7 @@ void check(const DepthProblem& problem, const PhaseOneForward& args, const cuda:
   });
 }
 
-void check(const DepthProblem& problem, const AggregateForward& args) {
+void check(const DepthProblem& problem, const AggregateForward& args, const cuda::Execution&) {
   const Rules of("aggregate_forward", problem);
   of.sources("sources", args.sources.size());
   of.norm(args.norm);
@@ -136,7 +136,7 @@ void check(const DepthProblem& problem, const AggregateForward& args) {
   });
 }
 
-void check(const DepthProblem& problem, const MergeForward& args) {
+void check(const DepthProblem& problem, const MergeForward& args, const cuda::Execution&) {
   const Rules of("merge_forward", problem);
   of.sources("later", args.later.size());
   of.norm(args.norm);
@@ -218,7 +218,7 @@ void check(const DepthProblem& problem, const InterBlockBackward& args, const cu
   });
 }
 
-void check(const DepthProblem& problem, const QueryReduction& args) {
+void check(const DepthProblem& problem, const QueryReduction& args, const cuda::Execution&) {
   const Rules of("reduce_query_gradient", problem);
   of.operands([&](const auto& visit) {
     visit(out(of.runs("query_sums", args.query_sums)));

@@ -7,15 +7,21 @@
 
 namespace plumb::cuda_detail {
 
-void check_inverse_rms(const DepthProblem& problem, const void* block, const void* inverse_rms);
-void check(const DepthProblem& problem, const cpu::AddOutput& args);
-void check(const DepthProblem& problem, const cpu::WeightedSum& args);
+/// Of the operator that has no operands of its own in the public headers.
+struct InverseRms {
+  const void* block;
+  void* inverse_rms;
+};
+
+void check(const DepthProblem& problem, const InverseRms& args, const cuda::Execution& execution = {});
+void check(const DepthProblem& problem, const cpu::AddOutput& args, const cuda::Execution& execution = {});
+void check(const DepthProblem& problem, const cpu::WeightedSum& args, const cuda::Execution& execution = {});
 void check(const DepthProblem& problem, const PhaseOneForward& args, const cuda::Execution& execution);
-void check(const DepthProblem& problem, const AggregateForward& args);
-void check(const DepthProblem& problem, const MergeForward& args);
+void check(const DepthProblem& problem, const AggregateForward& args, const cuda::Execution& execution = {});
+void check(const DepthProblem& problem, const MergeForward& args, const cuda::Execution& execution = {});
 void check(const DepthProblem& problem, const MergeBackward& args, const cuda::Execution& execution);
 void check(const DepthProblem& problem, const AggregateBackward& args, const cuda::Execution& execution);
 void check(const DepthProblem& problem, const InterBlockBackward& args, const cuda::Execution& execution);
-void check(const DepthProblem& problem, const QueryReduction& args);
+void check(const DepthProblem& problem, const QueryReduction& args, const cuda::Execution& execution = {});
 
 }  // namespace plumb::cuda_detail

@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 // operators.hpp (private): the operators as sequences of kernel launches, for a GPU or for the simulated blocks alike.
 //
-// Launch is callable with (kernel, LaunchShape); launches run in order. It says what shared memory a block may have. V
+// Launch is callable with (kernel, LaunchShape); launches run in order. It says what shared memory a block may
+// have, and how many tokens it had best take in turn. V
 // is the storage type. Operands have been checked (operand_rules.hpp); pointers are the device's, lists are the host's.
 // Nothing is allocated and nothing waits.
 #pragma once
@@ -293,7 +294,7 @@ class Operators {
     kernel.tokens = problem.tokens;
     kernel.width = problem.width;
     kernel.eps = static_cast<float>(problem.eps);
-    kernel.turn = tokens_in_turn(problem.tokens);
+    kernel.turn = launch.tokens_in_turn(problem.tokens);
     for (std::size_t i = 0; i < n; ++i) {
       kernel.sources[i] = source_rows(args.sources[i]);
       kernel.scale_out[i] = args.inverse_rms_out.empty() ? nullptr : static_cast<float*>(args.inverse_rms_out[i]);
@@ -342,7 +343,7 @@ class Operators {
       }
       dots.tokens = problem.tokens;
       dots.eps = static_cast<float>(problem.eps);
-      dots.turn = tokens_in_turn(problem.tokens);
+      dots.turn = launch.tokens_in_turn(problem.tokens);
       dots.num_readers = dots.ld = count;
       dots.with_squares = some_unknown(sources, [](const DepthSourceGradient& each) { return each.source; });
       for (std::size_t i = 0; i < sources.size(); ++i) {

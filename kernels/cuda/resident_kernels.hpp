@@ -15,11 +15,6 @@ namespace plumb::cuda_detail {
 /// Most sources whose rows are kept in shared memory.
 inline constexpr int kMostResident = 32;
 
-/// Tokens in turn for one block: enough to copy ahead, few enough that there are blocks for every multiprocessor.
-constexpr int tokens_in_turn(std::int64_t tokens) {
-  return tokens >= 4096 ? 16 : tokens >= 512 ? static_cast<int>(tokens / 256) : 1;
-}
-
 template <class V, class O>
 struct ResidentKernel {
   static constexpr int kThreads = kMostRowThreads;

@@ -25,10 +25,15 @@ struct RowRing {
   static constexpr int row_words(int threads) { return 4 * threads * kChunks + 4; }
   static constexpr int slot_bytes(int threads, int num_sources) { return 4 * row_words(threads) * num_sources; }
 
+  static constexpr int slices_of(std::int64_t width) {
+    const int columns = kColumns * row_threads(width);
+    return static_cast<int>((width + columns - 1) / columns);
+  }
+
   /// The ring that fits, at most two tokens; none if not even one does.
   static RowRing fitting(std::int64_t width, int num_sources, int bytes) {
     const int threads = row_threads(width);
-    const int slices = static_cast<int>((width + kColumns * threads - 1) / (kColumns * threads));
+    const int slices = slices_of(width);
     const int fit = bytes / slot_bytes(threads, num_sources);
     return {num_sources, fit < slices ? 0 : fit < 2 * slices ? fit : 2 * slices, slices, 0};
   }

@@ -220,12 +220,11 @@ struct TensorDotsKernel {
   /// Sets both rings to what fits into so many bytes of shared memory; false if it cannot be.
   bool fit(int num_sources, int readers, int shared_bytes) {
     const int threads = row_threads(width);
-    const int slices = static_cast<int>((width + kColumns * threads - 1) / (kColumns * threads));
     const int per_slot = RowRing<V>::slot_bytes(threads, num_sources) + RowRing<float>::slot_bytes(threads, readers);
     const int fit = (shared_bytes - tensor_sums_bytes(threads)) / per_slot;
     const int slots = fit < kMostSlots ? fit : kMostSlots;
-    ring = {num_sources, slots, slices, 0};
-    grads = {readers, slots, slices, ring.bytes(width)};
+    ring = {num_sources, slots, RowRing<V>::slices_of(width), 0};
+    grads = {readers, slots, ring.slices, ring.bytes(width)};
     return num_sources <= kTensorSources && slots >= 2;
   }
   LaunchShape shape() const {

@@ -17,13 +17,15 @@ struct Gradients {
 };
 
 template <class V>
-Gradients<float> on_gpu(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool tensor_cores = false) {
+Gradients<float> on_gpu(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool tensor_cores = false,
+                        int tokens_in_turn = 2) {
   using cuda_detail::Operators;
   const DepthProblem& problem = in.problem;
   const std::int64_t size = problem.tokens * problem.width;
   const std::size_t n = in.sources.size();
   const std::size_t readers = in.queries.size();
   simt::Machine gpu(order);
+  gpu.take_in_turn(tokens_in_turn);
   GpuWorkspace workspace;
   Gradients<float> out;
   const auto list = in.list();

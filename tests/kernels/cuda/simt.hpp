@@ -198,6 +198,8 @@ class Machine {
   /// What a launch is told that a block may have. Default: all there is.
   int most_shared_bytes() const { return most_shared_bytes_; }
   void limit_shared_bytes(int bytes) { most_shared_bytes_ = bytes; }
+  int tokens_in_turn(std::int64_t) const { return tokens_in_turn_; }
+  void take_in_turn(int tokens) { tokens_in_turn_ = tokens; }
 
  private:
   friend class Thread;
@@ -240,6 +242,7 @@ class Machine {
   std::vector<int> sequence_;
   BlockMemory memory_;
   int most_shared_bytes_ = kMostSharedBytes;
+  int tokens_in_turn_ = 2;
   ucontext_t scheduler_{};
   void* scheduler_fake_stack_ = nullptr;
   const void* scheduler_bottom_ = nullptr;

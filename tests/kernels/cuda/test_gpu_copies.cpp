@@ -17,10 +17,11 @@ struct Mixtures {
   std::int64_t launches;
 
   /// `shared_bytes`: what a block may have.
-  Mixtures(const CpuCase<V>& in, int shared_bytes, simt::Order order = simt::Order::ascending) {
+  Mixtures(const CpuCase<V>& in, int shared_bytes, simt::Order order = simt::Order::ascending, int turn = 2) {
     const DepthProblem& problem = in.problem;
     simt::Machine gpu(order);
     gpu.limit_shared_bytes(shared_bytes);
+    gpu.take_in_turn(turn);
     GpuWorkspace workspace;
     o.assign(in.queries.size(), not_a_number<V>(problem.tokens * problem.width));
     lse.assign(in.queries.size(), poison<float>(problem.tokens));
@@ -87,12 +88,12 @@ TEST_CASE("on the GPU phase one has the same bits however much of the next token
   CHECK(Mixtures<Bf16>(in, tables + 2 * slot - 1).launches == 2);  // no room: as without
 }
 
-TEST_CASE("on the GPU a block may take several tokens in turn, and threads run in any order", "[gpu]") {
-  const CpuCase<Bf16> in(1030, 8, 3, 2, 2.0);  // four tokens to a block, two to the last
-  const Mixtures<Bf16> plain(in, 0);
-  CHECK(plain.same_bits(Mixtures<Bf16>(in, kAll)));
-  const CpuCase<Bf16> wide(2, 520, 4, 3, 2.0);
-  const Mixtures<Bf16> base(wide, kAll);
-  CHECK(base.same_bits(Mixtures<Bf16>(wide, kAll, simt::Order::descending)));
-  CHECK(base.same_bits(Mixtures<Bf16>(wide, kAll, simt::Order::shuffled)));
+TEST_CASE("on the GPU a block may take any number of tokens in turn, and threads run in any order", "[gpu]") {
+  const CpuCase<Bf16> in(7, 520, 4, 3, 2.0);
+  const Mixtures<Bf16> base(in, 0);
+  for (const int turn : {1, 3, 7, 16}) {
+    CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::ascending, turn)));
+  }
+  CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::descending, 3)));
+  CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::shuffled, 3)));
 }

@@ -121,3 +121,79 @@ TEST_CASE("a GPU operator refuses null, misaligned and overlapping operands by n
           check(of.in.problem, InterBlockBackward{gradients, {&reader, 1}}, of.execution);
         }) == "readers[0].lse");
 }
+
+TEST_CASE("every GPU operator names what is null and what overlaps its output", "[gpu]") {
+  Operands of;
+  const DepthProblem& problem = of.in.problem;
+  void* const a = of.in.sources[0].data();
+  void* const b = of.in.sources[1].data();
+  const auto name = [&](const auto& args) { return refused([&] { check(problem, args); }); };
+  const auto name_on = [&](const auto& args) { return refused([&] { check(problem, args, of.execution); }); };
+  using cuda_detail::InverseRms;
+  CHECK(name(InverseRms{a, of.lse.data()}) == "nothing");
+  CHECK(name(InverseRms{nullptr, of.lse.data()}) == "block");
+  CHECK(name(InverseRms{a, a}) == "inverse_rms");
+  using cpu::AddOutput;
+  CHECK(name(AddOutput{a, b, a}) == "nothing");  // the sum may replace the partial
+  CHECK(name(AddOutput{a, nullptr, of.h.data()}) == "output");
+  CHECK(name(AddOutput{a, b, of.h.data(), of.h.data()}) == "out");
+  const std::vector<const void*> list = {a, b};
+  const std::vector<void*> fresh = {of.h.data()};
+  const std::vector<void*> taken = {a};
+  using cpu::WeightedSum;
+  CHECK(name(WeightedSum{list, of.wide.data(), fresh}) == "nothing");
+  CHECK(name(WeightedSum{list, nullptr, fresh}) == "weights");
+  CHECK(name(WeightedSum{{}, of.wide.data(), fresh}) == "sources");
+  CHECK(name(WeightedSum{list, of.wide.data(), {}}) == "out");
+  CHECK(name(WeightedSum{list, of.wide.data(), taken}) == "out[0]");
+  Rows<float> dq = of.sums;
+  Rows<float> dgain = of.sums;
+  const void* query = of.in.queries[0].data();
+  CHECK(name(QueryReduction{of.sums.data(), query, of.in.queries[1].data(), dq.data(), dgain.data()}) == "nothing");
+  CHECK(name(QueryReduction{of.sums.data(), query, nullptr, dq.data(), dgain.data()}) == "gain");
+  CHECK(name(QueryReduction{of.sums.data(), query, of.in.queries[1].data(), dq.data(), dq.data()}) == "grad_query");
+
+  // Lists of different lengths, and flags that contradict them.
+  const PhaseOneQuery one{query, of.h.data(), of.lse.data()};
+  const std::vector<void*> two_of_three = {of.lse_two.data(), nullptr};
+  CHECK(name_on(PhaseOneForward{of.sources, {&one, 1}, false, two_of_three}) == "inverse_rms_out");
+  const std::vector<PhaseOneQuery> same_o = {one, {of.in.queries[1].data(), of.h.data(), of.lse_two.data()}};
+  CHECK(name_on(PhaseOneForward{of.sources, same_o}) == "queries[0].o");
+  const std::vector<PhaseOneQuery> onto_source = {{query, b, of.lse.data()}};
+  CHECK(name_on(PhaseOneForward{of.sources, onto_source}) == "queries[0].o");
+  Rows<float> more = of.wide;
+  const std::vector<DepthSourceGradient> gradients = {{of.sources[0], of.wide.data(), true},
+                                                      {of.sources[1], more.data(), true}};
+  const InterBlockReader sole{query, of.in.grads[0].data(), nullptr, nullptr, nullptr, true};
+  CHECK(name_on(InterBlockBackward{gradients, {&sole, 1}}) == "readers[0].sole_source");
+}
+
+TEST_CASE("every GPU operator that needs a workspace refuses one that is too small or missing", "[gpu]") {
+  Operands of;
+  const void* query = of.in.queries[0].data();
+  const DepthSource later{of.in.partial.data(), nullptr};
+  const PhaseOneQuery one{query, of.h.data(), of.lse.data()};
+  const DepthSourceGradient own{of.sources[0], of.wide.data(), true};
+  const InterBlockReader reader{query, of.in.grads[0].data(), of.lse.data(), of.lse_two.data(), of.sums.data(), false};
+  const auto refuses = [&](const auto& args, std::size_t sources, std::size_t queries) {
+    const std::size_t needed =
+        cuda::workspace_bytes(of.in.problem, static_cast<int>(sources), static_cast<int>(queries));
+    const auto on = [&](cuda::Execution execution) { return refused([&] { check(of.in.problem, args, execution); }); };
+    CHECK(on({of.aligned(), needed, nullptr}) == "nothing");
+    CHECK(on({of.aligned(), needed - 1, nullptr}) == "execution.workspace");
+    CHECK(on({}) == "execution.workspace");
+  };
+  refuses(PhaseOneForward{of.sources, {&one, 1}}, of.sources.size(), 1);
+  refuses(MergeBackward{nullptr,
+                        nullptr,
+                        {&later, 1},
+                        query,
+                        of.in.grads[0].data(),
+                        of.lse.data(),
+                        of.lse_two.data(),
+                        of.wide.data(),
+                        of.sums.data()},
+          1, 1);
+  refuses(AggregateBackward{{&own, 1}, query, of.in.grads[0].data(), of.sums.data()}, 1, 1);
+  refuses(InterBlockBackward{{&own, 1}, {&reader, 1}}, 1, 1);
+}

@@ -19,11 +19,12 @@ struct Mixtures {
   std::int64_t launches;
 
   /// With `known`, 1/rms is given; else computed and handed out.
-  explicit Mixtures(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool known = false)
-      : Mixtures(in.problem, in.list(), in.queries, order, known) {}
+  explicit Mixtures(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool known = false, int turn = 2)
+      : Mixtures(in.problem, in.list(), in.queries, order, known, turn) {}
   Mixtures(const DepthProblem& problem, std::vector<DepthSource> sources, const std::vector<Rows<float>>& queries,
-           simt::Order order, bool known) {
+           simt::Order order, bool known, int turn) {
     simt::Machine gpu(order);
+    gpu.take_in_turn(turn);
     GpuWorkspace workspace;
     o.assign(queries.size(), not_a_number<V>(problem.tokens * problem.width));
     lse.assign(queries.size(), poison<float>(problem.tokens));
@@ -108,7 +109,7 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
   const CpuCase<Bf16> in(5, 264, 5, 3, 3.0);
   const Mixtures<Bf16> base(in);
   for (const simt::Order order : {simt::Order::descending, simt::Order::shuffled}) {
-    const Mixtures<Bf16> other(in, order);
+    const Mixtures<Bf16> other(in, order, false, 5);  // tokens in turn: more than the ring holds
     CHECK(other.lse == base.lse);
     CHECK(same_rows(other.o[2], base.o[2]));
   }
@@ -118,10 +119,10 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
   for (std::size_t i = 0; i < tail.size(); ++i) {
     tail[i] = {in.sources[i].data() + 3 * 264, in.scales[i].data() + 3};
   }
-  const Mixtures<Bf16> part(problem, tail, in.queries, simt::Order::ascending, false);
+  const Mixtures<Bf16> part(problem, tail, in.queries, simt::Order::ascending, false, 1);
   CHECK(same_bytes(part.o[1].data(), base.o[1].data() + 3 * 264, 2 * 264 * sizeof(Bf16)));
   const Gradients<float> once = on_gpu(in, simt::Order::ascending, true);
-  const Gradients<float> again = on_gpu(in, simt::Order::shuffled, true);
+  const Gradients<float> again = on_gpu(in, simt::Order::shuffled, true, 5);
   CHECK(once.sources == again.sources);
   CHECK(once.queries == again.queries);
 }
@@ -143,6 +144,27 @@ TEST_CASE("on tensor cores zero queries give the mean and what is not finite sta
   CHECK(same_bytes(spoilt.o[0].data(), mean.o[0].data(), 104 * sizeof(Bf16)));
   CHECK(same_bytes(spoilt.o[0].data() + 208, mean.o[0].data() + 208, 104 * sizeof(Bf16)));
   CHECK(std::isnan(widened(spoilt.o[0][104])));
+}
+
+TEST_CASE("on tensor cores weights lose nothing where sources cancel", "[gpu][tensor]") {
+  // b_1 = -5 b_0 and a query that gives them 5/6 and 1/6: the mixture is what the errors of the weights leave.
+  CpuCase<Bf16> in(1, 104, 2, 1, 1.0);
+  double squares = 0;
+  for (std::size_t j = 0; j < 104; ++j) {
+    const float v = static_cast<float>(static_cast<int>(j) % 7 - 3);
+    in.sources[0][j] = to_bf16(v);
+    in.sources[1][j] = to_bf16(-5 * v);
+    squares += static_cast<double>(v) * static_cast<double>(v);
+  }
+  const double rms = std::sqrt(squares / 104);
+  for (std::size_t j = 0; j < 104; ++j) {
+    in.queries[0][j] = static_cast<float>(std::log(5.0) / 2 / 104 * widened(in.sources[0][j]) / rms);
+  }
+  in.rescale();
+  const WideCase wide(in);
+  const Expected expected(wide.problem, wide.list(2), wide.queries[0]);
+  CHECK(*std::max_element(expected.h.begin(), expected.h.end()) < 1e-4);
+  check_mixture(Mixtures<Bf16>(in).o[0], expected, 1.0, kBounds<Bf16>.rounding);
 }
 
 TEST_CASE("tensor cores are left out where they cannot be used", "[gpu][tensor]") {

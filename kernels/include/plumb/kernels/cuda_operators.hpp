@@ -35,6 +35,10 @@ struct Execution {
   void* workspace = nullptr;        ///< on the device, aligned to 256 bytes; contents do not matter.
   std::size_t workspace_bytes = 0;  ///< at least workspace_bytes() of the call.
   CUstream_st* stream = nullptr;    ///< null: the default stream.
+  /// Lets phase one and the batched backward use tensor cores: for bf16 and fp16 (but not an fp32 mixture), aligned
+  /// rows and at most 16 sources; all else is done as without. Within the same bounds, with other bits. No GPU has run
+  /// it yet.
+  bool tensor_cores = false;
 };
 
 /// What one call may have at most: pointer lists travel with the launch.
