@@ -9,77 +9,85 @@
 #include "plumb/kernels/counter_rng.hpp"
 #include "plumb/kernels/cpu_operators.hpp"
 #include "plumb/kernels/number_formats.hpp"
+#include "plumb/kernels/tensor_stride.hpp"
 
 namespace plumb::bench {
 namespace {
 
-// Tensors of one format; reused by all operators.
-class Operands {
+// Tensors of one shape in one piece of memory, as the block machine and the block store lay them out.
+class Tensors {
  public:
-  Operands(const KernelsRequest& request, Storage storage)
-      : storage_(storage), tokens_(request.tokens), width_(request.width), element_bytes_(bytes_per_element(storage)) {
-    for (int i = 0; i <= request.num_sources; ++i) {
-      sources.push_back(values());
-      fill(sources.back(), 1 + static_cast<std::uint64_t>(i));
-      scales.emplace_back(statistics());
-      std::fill_n(scales.back().as<float>(), tokens_, 1.0f);
-    }
-    for (int l = 0; l < request.num_queries; ++l) {
-      queries.emplace_back(static_cast<std::size_t>(width_) * sizeof(float));
-      std::fill_n(queries.back().as<float>(), width_, 0.01f);
-      mixtures.push_back(gradients());  // large enough for either format
-      lse.emplace_back(statistics());
-      delta.emplace_back(statistics());
-      query_sums.emplace_back(static_cast<std::size_t>(num_token_runs(tokens_) * width_) * sizeof(float));
-      std::fill_n(lse.back().as<float>(), tokens_, 2.0f);
-    }
-    for (int i = 0; i <= request.num_sources; ++i) {
-      accumulators.push_back(gradients());
-    }
-    weights = Lines(static_cast<std::size_t>(tokens_) * static_cast<std::size_t>(request.num_sources) *
-                    static_cast<std::size_t>(request.num_queries) * sizeof(float));
-    std::fill_n(weights.as<float>(), weights.bytes() / sizeof(float), 0.1f);
-  }
+  Tensors(int count, std::int64_t tokens, std::int64_t width, Storage storage)
+      : stride_bytes_(tensor_stride_bytes(tokens, width, storage)),
+        row_bytes_(static_cast<std::size_t>(width) * bytes_per_element(storage)),
+        memory_(static_cast<std::size_t>(count) * stride_bytes_) {}
 
-  // Rows of values or of gradients from a token on.
-  std::byte* at(const Lines& of, std::int64_t token) const {
-    return of.as<std::byte>() + static_cast<std::size_t>(token * width_) * element_bytes_;
+  std::byte* at(int tensor, std::int64_t token) const {
+    return memory_.as<std::byte>() + static_cast<std::size_t>(tensor) * stride_bytes_ +
+           static_cast<std::size_t>(token) * row_bytes_;
   }
-  float* gradient_at(const Lines& of, std::int64_t token) const { return of.as<float>() + token * width_; }
-
-  std::vector<Lines> sources;
-  std::vector<Lines> scales;
-  std::vector<Lines> queries;
-  std::vector<Lines> mixtures;
-  std::vector<Lines> lse;
-  std::vector<Lines> delta;
-  std::vector<Lines> query_sums;
-  std::vector<Lines> accumulators;
-  Lines weights{64};
+  template <class T>
+  T* as(int tensor, std::int64_t token) const {
+    return reinterpret_cast<T*>(at(tensor, token));
+  }
+  void fill(float value) const { std::fill_n(memory_.as<float>(), memory_.bytes() / sizeof(float), value); }
 
  private:
-  Lines values() const { return Lines(static_cast<std::size_t>(tokens_ * width_) * element_bytes_); }
-  Lines gradients() const { return Lines(static_cast<std::size_t>(tokens_ * width_) * sizeof(float)); }
-  std::size_t statistics() const { return static_cast<std::size_t>(tokens_) * sizeof(float); }
+  std::size_t stride_bytes_;
+  std::size_t row_bytes_;
+  Lines memory_;
+};
 
-  void fill(const Lines& rows, std::uint64_t seed) const {
-    for (std::int64_t k = 0; k < tokens_ * width_; ++k) {
-      const auto mixed = (static_cast<std::uint64_t>(k) + seed * 0x9e3779b97f4a7c15u) * 0xbf58476d1ce4e5b9u;
+// Operands of one format; reused by all operators.
+struct Operands {
+  Operands(const KernelsRequest& request, Storage storage)
+      : sources(request.num_sources + 1, request.tokens, request.width, storage),
+        mixtures(request.num_queries, request.tokens, request.width, storage),
+        gradients(request.num_queries, request.tokens, request.width, Storage::fp32),
+        accumulators(request.num_sources + 1, request.tokens, request.width, Storage::fp32),
+        scales(request.num_sources + 1, request.tokens, 1, Storage::fp32),
+        lse(request.num_queries, request.tokens, 1, Storage::fp32),
+        delta(request.num_queries, request.tokens, 1, Storage::fp32),
+        queries(request.num_queries, 1, request.width, Storage::fp32),
+        query_sums(request.num_queries, num_token_runs(request.tokens), request.width, Storage::fp32),
+        weights(1, request.tokens, std::int64_t{request.num_sources} * request.num_queries, Storage::fp32) {
+    for (int i = 0; i <= request.num_sources; ++i) {
+      fill(i, request.tokens * request.width, storage);
+    }
+    scales.fill(1.0f);
+    lse.fill(2.0f);
+    queries.fill(0.01f);
+    weights.fill(0.1f);
+  }
+
+  Tensors sources;
+  Tensors mixtures;
+  Tensors gradients;
+  Tensors accumulators;
+  Tensors scales;
+  Tensors lse;
+  Tensors delta;
+  Tensors queries;
+  Tensors query_sums;
+  Tensors weights;
+
+ private:
+  void fill(int source, std::int64_t count, Storage storage) const {
+    std::byte* const rows = sources.at(source, 0);
+    for (std::int64_t k = 0; k < count; ++k) {
+      const auto mixed =
+          (static_cast<std::uint64_t>(k) + (1 + static_cast<std::uint64_t>(source)) * 0x9e3779b97f4a7c15u) *
+          0xbf58476d1ce4e5b9u;
       const float value = static_cast<float>(static_cast<std::int32_t>(mixed >> 32)) * 0x1p-31f;
-      if (storage_ == Storage::bf16) {
-        rows.as<Bf16>()[k] = to_bf16(value);
-      } else if (storage_ == Storage::fp16) {
-        rows.as<Fp16>()[k] = to_fp16(value);
+      if (storage == Storage::bf16) {
+        reinterpret_cast<Bf16*>(rows)[k] = to_bf16(value);
+      } else if (storage == Storage::fp16) {
+        reinterpret_cast<Fp16*>(rows)[k] = to_fp16(value);
       } else {
-        rows.as<float>()[k] = value;
+        reinterpret_cast<float*>(rows)[k] = value;
       }
     }
   }
-
-  Storage storage_;
-  std::int64_t tokens_;
-  std::int64_t width_;
-  std::size_t element_bytes_;
 };
 
 using RunChunk = std::function<void(const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution)>;
@@ -96,18 +104,15 @@ struct Operator {
 std::vector<DepthSource> sources_at(const Operands& of, int count, std::int64_t token) {
   std::vector<DepthSource> out;
   for (int i = 0; i < count; ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    out.push_back({of.at(of.sources[k], token), of.scales[k].as<float>() + token});
+    out.push_back({of.sources.at(i, token), of.scales.at(i, token)});
   }
   return out;
 }
 
 std::vector<DepthSourceGradient> gradients_at(const Operands& of, int count, std::int64_t token) {
   std::vector<DepthSourceGradient> out;
-  const std::vector<DepthSource> sources = sources_at(of, count, token);
   for (int i = 0; i < count; ++i) {
-    const auto k = static_cast<std::size_t>(i);
-    out.push_back({sources[k], of.gradient_at(of.accumulators[k], token), true});
+    out.push_back({{of.sources.at(i, token), of.scales.at(i, token)}, of.accumulators.at(i, token), true});
   }
   return out;
 }
@@ -122,65 +127,63 @@ std::vector<Operator> operators(const KernelsRequest& request, const Operands& o
   std::vector<Operator> out;
   out.push_back({"merge", 5 * d * e, 12 * d, false, false,
                  [&of, n](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
-                   const DepthSource partial{of.at(of.sources[0], token), nullptr};
+                   const DepthSource partial{of.sources.at(0, token), nullptr};
                    MergeForward args;
-                   args.o = of.at(of.sources[static_cast<std::size_t>(n)], token);
-                   args.lse_in = of.lse[0].as<float>() + token;
+                   args.o = of.sources.at(n, token);
+                   args.lse_in = of.lse.at(0, token);
                    args.later = {&partial, 1};
-                   args.query = of.queries[0].as<float>();
-                   args.h = of.at(of.mixtures[0], token);
-                   args.output = of.at(of.sources[1], token);
-                   args.partial_out = of.at(of.sources[0], token);
-                   args.norm = {of.queries[0].as<float>(), 1e-6};
+                   args.query = of.queries.at(0, 0);
+                   args.h = of.mixtures.at(0, token);
+                   args.output = of.sources.at(1, token);
+                   args.partial_out = of.sources.at(0, token);
+                   args.norm = {of.queries.at(0, 0), 1e-6};
                    cpu::merge_forward(chunk, args, execution);
                  }});
   const auto aggregate = [&of](int count) {
     return [&of, count](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
       const auto list = sources_at(of, count, token);
-      cpu::aggregate_forward(chunk, {list, of.queries[0].as<float>(), of.at(of.mixtures[0], token)}, execution);
+      cpu::aggregate_forward(chunk, {list, of.queries.at(0, 0), of.mixtures.at(0, token)}, execution);
     };
   };
   out.push_back({"direct", (sources + 1) * d * e, 4 * sources * d, true, false, aggregate(n)});
-  out.push_back(
-      {"weighted-sum", (sources + readers) * d * e + 4 * sources * readers, 2 * sources * readers * d, false, false,
-       [&of, n, queries](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
-         std::vector<const void*> values;
-         std::vector<void*> mixtures;
-         for (int i = 0; i < n; ++i) {
-           values.push_back(of.at(of.sources[static_cast<std::size_t>(i)], token));
-         }
-         for (int l = 0; l < queries; ++l) {
-           mixtures.push_back(of.at(of.mixtures[static_cast<std::size_t>(l)], token));
-         }
-         cpu::weighted_sum(chunk, {values, of.weights.as<float>() + token * n * queries, mixtures}, execution);
-       }});
-  out.push_back(
-      {"phase-1", (sources + readers) * d * e, sources * (4 * readers + 2) * d, false, false,
-       [&of, n, queries](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
-         auto list = sources_at(of, n, token);
-         for (DepthSource& each : list) {
-           each.inverse_rms = nullptr;  // taken here
-         }
-         std::vector<PhaseOneQuery> all;
-         for (int l = 0; l < queries; ++l) {
-           const auto k = static_cast<std::size_t>(l);
-           all.push_back({of.queries[k].as<float>(), of.at(of.mixtures[k], token), of.lse[k].as<float>() + token});
-         }
-         cpu::phase_one_forward(chunk, {list, all}, execution);
-       }});
+  out.push_back({"weighted-sum", (sources + readers) * d * e + 4 * sources * readers, 2 * sources * readers * d, false,
+                 false,
+                 [&of, n, queries](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
+                   std::vector<const void*> values;
+                   std::vector<void*> mixtures;
+                   for (int i = 0; i < n; ++i) {
+                     values.push_back(of.sources.at(i, token));
+                   }
+                   for (int l = 0; l < queries; ++l) {
+                     mixtures.push_back(of.mixtures.at(l, token));
+                   }
+                   cpu::weighted_sum(chunk, {values, of.weights.at(0, token), mixtures}, execution);
+                 }});
+  out.push_back({"phase-1", (sources + readers) * d * e, sources * (4 * readers + 2) * d, false, false,
+                 [&of, n, queries](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
+                   auto list = sources_at(of, n, token);
+                   for (DepthSource& each : list) {
+                     each.inverse_rms = nullptr;  // taken here
+                   }
+                   std::vector<PhaseOneQuery> all;
+                   for (int l = 0; l < queries; ++l) {
+                     all.push_back({of.queries.at(l, 0), of.mixtures.at(l, token), of.lse.at(l, token)});
+                   }
+                   cpu::phase_one_forward(chunk, {list, all}, execution);
+                 }});
   out.push_back({"backward-merge", (4 + e + 4 + 8) * d, 16 * d, false, true,
-                 [&of](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
-                   const DepthSource partial{of.at(of.sources[0], token), nullptr};
+                 [&of, queries](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
+                   const DepthSource partial{of.sources.at(0, token), nullptr};
                    MergeBackward args;
-                   args.o = of.gradient_at(of.mixtures[0], token);
-                   args.lse_in = of.lse[0].as<float>() + token;
+                   args.o = of.gradients.at(0, token);
+                   args.lse_in = of.lse.at(0, token);
                    args.later = {&partial, 1};
-                   args.query = of.queries[0].as<float>();
-                   args.grad_h = of.gradient_at(of.mixtures[1], token);
-                   args.lse = of.lse[0].as<float>() + token;
-                   args.delta = of.delta[0].as<float>() + token;
-                   args.grad_partial = of.gradient_at(of.accumulators[0], token);
-                   args.query_sums = of.query_sums[0].as<float>();
+                   args.query = of.queries.at(0, 0);
+                   args.grad_h = of.gradients.at(queries - 1, token);
+                   args.lse = of.lse.at(0, token);
+                   args.delta = of.delta.at(0, token);
+                   args.grad_partial = of.accumulators.at(0, token);
+                   args.query_sums = of.query_sums.at(0, 0);
                    cpu::merge_backward(chunk, args, execution);
                  }});
   out.push_back({"backward-inter", (sources * (e + 4) + 4 * readers) * d, 10 * sources * readers * d, false, true,
@@ -188,10 +191,8 @@ std::vector<Operator> operators(const KernelsRequest& request, const Operands& o
                    const auto list = gradients_at(of, n, token);
                    std::vector<InterBlockReader> all;
                    for (int l = 0; l < queries; ++l) {
-                     const auto k = static_cast<std::size_t>(l);
-                     all.push_back({of.queries[k].as<float>(), of.gradient_at(of.mixtures[k], token),
-                                    of.lse[k].as<float>() + token, of.delta[k].as<float>() + token,
-                                    of.query_sums[k].as<float>(), false});
+                     all.push_back({of.queries.at(l, 0), of.gradients.at(l, token), of.lse.at(l, token),
+                                    of.delta.at(l, token), of.query_sums.at(l, 0), false});
                    }
                    cpu::inter_block_backward(chunk, {list, all}, execution);
                  }});
@@ -199,10 +200,9 @@ std::vector<Operator> operators(const KernelsRequest& request, const Operands& o
   out.push_back({"backward-aggregate", ((sources + 1) * (e + 4) + 4) * d, 12 * (sources + 1) * d, false, true,
                  [&of, n](const DepthProblem& chunk, std::int64_t token, const cpu::Execution& execution) {
                    const auto list = gradients_at(of, n + 1, token);
-                   cpu::aggregate_backward(chunk,
-                                           {list, of.queries[0].as<float>(), of.gradient_at(of.mixtures[0], token),
-                                            of.query_sums[0].as<float>()},
-                                           execution);
+                   cpu::aggregate_backward(
+                       chunk, {list, of.queries.at(0, 0), of.gradients.at(0, token), of.query_sums.at(0, 0)},
+                       execution);
                  }});
   return out;
 }

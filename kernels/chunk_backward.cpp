@@ -19,11 +19,10 @@ void ChunkRun::backward(const MachineBackward& args, bool split) {
   w.gradients.resize(index(plan_.depth.num_sources), BlockGradient{nullptr, false});
   w.gradients.insert(w.gradients.end(), args.grad_closed.begin(), args.grad_closed.end());
   const auto longest = index(plan_.longest_part);
-  const auto run_bytes = static_cast<std::size_t>(num_token_runs(problem_.tokens)) * query_bytes();
-  w.grad_h.reserve(longest * gradients_bytes());
+  w.grad_h.reserve(index(reuses_partials() ? plan_.most_unsaved : plan_.longest_part) * gradients_stride());
   w.grad_partial.reserve(gradients_bytes());
   w.delta.reserve(longest * statistics_bytes());
-  w.query_sums.reserve(index(std::max(plan_.longest_part, 1)) * run_bytes);
+  w.query_sums.reserve(index(std::max(plan_.longest_part, 1)) * runs_stride());
 
   if (plan_.depth.partial_out) {
     std::memcpy(w.grad_partial.at(0), args.grad_partial_out, gradients_bytes());
@@ -51,16 +50,20 @@ void ChunkRun::touch(int block) {
   }
 }
 
+// A saved partial has been used up when the backward comes to its sublayer: the gradient of that sublayer's h, which
+// has to wait for those of the others, takes its place.
 std::byte* ChunkRun::grad_h(int sublayer, const Part& part) const {
-  return workspace_.grad_h.at(index(sublayer - part.begin) * gradients_bytes());
+  if (!reuses_partials()) {
+    return workspace_.grad_h.at(index(sublayer - part.begin) * gradients_stride());
+  }
+  const SublayerPlan& own = plan_.sublayers[index(sublayer)];
+  return own.saved_partial >= 0 ? saved_partial(sublayer)
+                                : workspace_.grad_h.at(index(own.unsaved) * gradients_stride());
 }
 std::byte* ChunkRun::delta(int sublayer, const Part& part) const {
   return workspace_.delta.at(index(sublayer - part.begin) * statistics_bytes());
 }
-std::byte* ChunkRun::query_sums(int row) const {
-  return workspace_.query_sums.at(index(row) * static_cast<std::size_t>(num_token_runs(problem_.tokens)) *
-                                  query_bytes());
-}
+std::byte* ChunkRun::query_sums(int row) const { return workspace_.query_sums.at(index(row) * runs_stride()); }
 
 void ChunkRun::reduce(int row, const AggregateParameters& parameters) {
   cpu::reduce_query_gradient(problem_, {query_sums(row), parameters.query.data, parameters.gain.data,
@@ -75,7 +78,7 @@ void ChunkRun::head_backward(const void* grad_head) {
     w.source_gradients.push_back({source(n), own.sum, own.first_touch});
     own.first_touch = false;
   }
-  std::memset(query_sums(0), 0, static_cast<std::size_t>(query_sums(1) - query_sums(0)));
+  std::memset(query_sums(0), 0, runs_stride());
   cpu::aggregate_backward(problem_, {w.source_gradients, folded(context_.range.count), grad_head, query_sums(0)},
                           execution());
   reduce(0, context_.parameters->head());

@@ -43,6 +43,9 @@ std::span<const DepthSource> ChunkRun::all_sources(int num_blocks, const void* p
 }
 
 void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing) {
+  if (kept_ == nullptr || recomputing) {
+    workspace_.f.reserve(values_bytes());
+  }
   const void* partial = partial_in;
   const void* output = nullptr;  // of the sublayer before, still to be added to the partial by whoever reads the sum
   DepthStatistics* const statistics = recomputing ? nullptr : active_statistics();
@@ -58,8 +61,7 @@ void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bo
       statistics->add_weights(index(i), problem_, all_sources(own.block, partial), partial != nullptr, folded(i),
                               execution());
     }
-    // The first output of a block is the partial.
-    void* f = own.opens && own.saved_partial >= 0 ? saved_partial(i) : workspace_.f.at(0);
+    void* const f = output_of(i, outputs, recomputing);
     const View written{f, problem_.tokens, problem_.width, problem_.storage};
     context_.sublayers[index(i)]->forward(tape_, h, written, keep);
     if (statistics != nullptr) {
@@ -91,10 +93,26 @@ void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bo
   }
 }
 
+// Where a sublayer writes: where the sum with its output will be, unless that place is taken.
+void* ChunkRun::output_of(int sublayer, const Outputs& outputs, bool recomputing) const {
+  const SublayerPlan& own = plan_.sublayers[index(sublayer)];
+  if (own.saved_partial >= 0) {
+    return kept_ != nullptr || own.opens ? saved_partial(sublayer) : workspace_.f.at(0);
+  }
+  if (recomputing || kept_ == nullptr) {
+    return workspace_.f.at(0);
+  }
+  return own.closes ? outputs.closed[index(own.block - plan_.depth.num_sources)] : outputs.partial;
+}
+
 // h of one sublayer, and the partial before it if `output` is still to be added: the sum goes where it is saved. Never
 // a slot of the caller: a sole source is copied.
 ConstView ChunkRun::aggregate(int sublayer, const void* partial, const void* output) {
-  void* h = workspace_.h.at(0);
+  const bool in_place = mixes_in_place(sublayer);
+  if (!in_place) {
+    workspace_.h.reserve(values_bytes());
+  }
+  void* h = in_place ? mixture_row(sublayer) : workspace_.h.at(0);
   void* sum = output == nullptr ? nullptr : saved_partial(sublayer - 1);
   if (output != nullptr && problem_.storage == Storage::fp64) {
     cpu::add_output(problem_, {partial, output, sum, nullptr}, execution());

@@ -18,6 +18,7 @@ struct SublayerPlan {
   bool closes = false;     // last of its block
   int part = 0;            // index into ChunkPlan::parts
   int saved_partial = -1;  // tape row that keeps the partial after it; -1 if no later sublayer of the chunk reads it
+  int unsaved = 0;         // how many before it in its part have no such row
 };
 
 struct Part {
@@ -34,7 +35,8 @@ struct ChunkPlan {
   int num_read = 0;  // blocks some aggregate of the chunk reads: b_0 .. b_{num_read-1}
   int num_saved_partials = 0;
   int longest_part = 0;
-  bool head = false;  // the chunk computes the head's aggregate
+  int most_unsaved = 0;  // sublayers of a part without a saved partial
+  bool head = false;     // the chunk computes the head's aggregate
 };
 
 /// Throws std::invalid_argument on an illegal config or range.

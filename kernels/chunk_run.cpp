@@ -3,6 +3,8 @@
 
 #include <algorithm>
 
+#include "plumb/kernels/tensor_stride.hpp"
+
 namespace plumb::kernels_detail {
 
 ChunkRun::ChunkRun(const ChunkContext& context, DepthWorkspace& workspace, TapeId tape, std::int64_t tokens,
@@ -26,6 +28,16 @@ std::size_t ChunkRun::values_bytes() const {
   return static_cast<std::size_t>(problem_.tokens * problem_.width) * bytes_per_element(problem_.storage);
 }
 
+std::size_t ChunkRun::values_stride() const {
+  return tensor_stride_bytes(problem_.tokens, problem_.width, problem_.storage);
+}
+std::size_t ChunkRun::gradients_stride() const {
+  return tensor_stride_bytes(problem_.tokens, problem_.width, gradient_storage_);
+}
+std::size_t ChunkRun::runs_stride() const {
+  return tensor_stride_bytes(num_token_runs(problem_.tokens), problem_.width, gradient_storage_);
+}
+
 // Collects the blocks under their numbers, folds the queries, and makes room for what both directions use.
 void ChunkRun::start(std::span<const void* const> sources, std::span<const void* const> closed) {
   DepthWorkspace& w = workspace_;
@@ -34,9 +46,7 @@ void ChunkRun::start(std::span<const void* const> sources, std::span<const void*
   w.values.insert(w.values.end(), closed.begin(), closed.end());
 
   const auto num_queries = index(std::min(context_.query_batch, plan_.longest_part));
-  w.h.reserve(values_bytes());
-  w.f.reserve(values_bytes());
-  w.o.reserve(num_queries * (backward_ ? gradients_bytes() : values_bytes()));
+  w.o.reserve(num_queries * (backward_ ? gradients_stride() : values_stride()));
   w.lse_o.reserve(num_queries * statistics_bytes());
   w.scratch.reserve(
       cpu::workspace_bytes(problem_, plan_.num_read + 1, std::max(plan_.longest_part, 1), w.threads.num_threads()));
@@ -53,7 +63,7 @@ void ChunkRun::start(std::span<const void* const> sources, std::span<const void*
   } else {
     kept_->inverse_rms.reserve(index(plan_.num_read) * statistics_bytes());
     kept_->lse.reserve(index(context_.range.count) * statistics_bytes());
-    kept_->partials.reserve(index(plan_.num_saved_partials) * values_bytes());
+    kept_->partials.reserve(index(plan_.num_saved_partials) * values_stride());
   }
 }
 
@@ -72,7 +82,17 @@ std::byte* ChunkRun::saved_partial(int sublayer) const {
   if (kept_ == nullptr) {
     return workspace_.partial.at(0);
   }
-  return kept_->partials.at(index(plan_.sublayers[index(sublayer)].saved_partial) * values_bytes());
+  return kept_->partials.at(index(plan_.sublayers[index(sublayer)].saved_partial) * values_stride());
+}
+
+// Whether h takes the place of the mixture that it is made from.
+bool ChunkRun::mixes_in_place(int sublayer) const {
+  return !reads_directly(sublayer) && plan_.parts[index(plan_.sublayers[index(sublayer)].part)].num_prior > 1;
+}
+
+// Whether a saved partial that a backward has used up is large enough for the gradient of an h.
+bool ChunkRun::reuses_partials() const {
+  return bytes_per_element(problem_.storage) == bytes_per_element(gradient_storage_);
 }
 
 DepthSource ChunkRun::source(int block) const { return {workspace_.values[index(block)], inverse_rms_row(block)}; }
@@ -138,14 +158,18 @@ void ChunkRun::phase_one(int sublayer) {
   num_scaled_ = std::max(num_scaled_, part.num_prior);
   w.queries.clear();
   const int end = std::min(begin + context_.query_batch, part.end);
-  const std::size_t row_bytes = backward_ ? gradients_bytes() : values_bytes();
   for (int i = begin; i < end; ++i) {
     // A sole source is its own mixture: nothing to write.
-    void* o = part.num_prior == 1 ? nullptr : w.o.at(index(i - begin) * row_bytes);
+    void* o = part.num_prior == 1 ? nullptr : mixture_row(i);
     w.queries.push_back({folded(i), o, w.lse_o.at(index(i - begin) * statistics_bytes())});
   }
   cpu::phase_one_forward(problem_, {w.sources, w.queries, backward_, w.inverse_rms_out}, execution());
   loaded_batch_ = begin;
+}
+
+std::byte* ChunkRun::mixture_row(int sublayer) const {
+  const std::size_t stride = backward_ ? gradients_stride() : values_stride();
+  return workspace_.o.at(index(sublayer - batch_begin(sublayer)) * stride);
 }
 
 // Null where the sublayer reads its sources directly.
@@ -154,9 +178,7 @@ const void* ChunkRun::mixture(int sublayer) const {
     return nullptr;
   }
   const Part& part = plan_.parts[index(plan_.sublayers[index(sublayer)].part)];
-  return part.num_prior == 1 ? workspace_.values[0]
-                             : workspace_.o.at(index(sublayer - batch_begin(sublayer)) *
-                                               (backward_ ? gradients_bytes() : values_bytes()));
+  return part.num_prior == 1 ? workspace_.values[0] : mixture_row(sublayer);
 }
 
 const void* ChunkRun::mixture_lse(int sublayer) const {

@@ -58,7 +58,10 @@ class ChunkRun {
 
   // chunk_run.cpp
   std::size_t values_bytes() const;      // of [tokens, width]
+  std::size_t values_stride() const;     // from one such row of a buffer to the next
   std::size_t gradients_bytes() const;   // of [tokens, width]
+  std::size_t gradients_stride() const;  // from one such row of a buffer to the next
+  std::size_t runs_stride() const;       // from one [num_token_runs, width] of a buffer to the next
   std::size_t statistics_bytes() const;  // of [tokens]
   std::size_t query_bytes() const;       // of [width]
   void start(std::span<const void* const> sources, std::span<const void* const> closed);
@@ -66,12 +69,15 @@ class ChunkRun {
   std::byte* lse(int sublayer) const;
   std::byte* inverse_rms_row(int block) const;
   std::byte* saved_partial(int sublayer) const;
+  bool mixes_in_place(int sublayer) const;
+  bool reuses_partials() const;
   DepthSource source(int block) const;
   const void* partial_before(int sublayer, const void* partial_in) const;
   void scale_sources(int end);
   int batch_begin(int sublayer) const;
   void phase_one(int sublayer);
   bool reads_directly(int sublayer) const;
+  std::byte* mixture_row(int sublayer) const;
   const void* mixture(int sublayer) const;
   const void* mixture_lse(int sublayer) const;
   cpu::Execution execution() const;
@@ -83,6 +89,7 @@ class ChunkRun {
 
   // chunk_forward.cpp
   void run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing);
+  void* output_of(int sublayer, const Outputs& outputs, bool recomputing) const;
   ConstView aggregate(int sublayer, const void* partial, const void* output);
   std::span<const DepthSource> all_sources(int num_blocks, const void* partial);
 

@@ -71,8 +71,69 @@ void add_sole_gradient(const float* grad_h, float* dv, bool first_touch, std::in
   }
 }
 
+/// Products of the rows of one token that the backward of a merge needs.
+struct MergeProducts {
+  float query;    // q . v
+  float along;    // G . v
+  float squares;  // v . v
+  float mixture;  // G . o
+};
+
+/// All in one pass, each summed as `dots` does; brings the gradient's row, and the next token's mixture.
 template <class L, class V>
-void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
+[[gnu::always_inline]] inline MergeProducts merge_products(const V* v, const float* query, const float* grad_h,
+                                                           const float* o, const float* gradient, std::int64_t width) {
+  using F = typename L::F;
+  F total[4] = {L::zero(), L::zero(), L::zero(), L::zero()};
+  for (std::int64_t begin = 0; begin < width; begin += kSegment) {
+    const std::int64_t end = width - begin < kSegment ? width : begin + kSegment;
+    F sum[4] = {L::zero(), L::zero(), L::zero(), L::zero()};
+    for (std::int64_t j = begin; j < end; j += kWide) {
+      const std::int64_t count = end - j;
+      const F x = load_some<L>(v + j, count);
+      const F g = load_some<L>(grad_h + j, count);
+      sum[0] = L::fma(x, load_some<L>(query + j, count), sum[0]);
+      sum[1] = L::fma(x, g, sum[1]);
+      sum[2] = L::fma(x, x, sum[2]);
+      sum[3] = L::fma(load_some<L>(o + j, count), g, sum[3]);
+      L::prefetch(gradient + j);
+      L::prefetch(o + width + j);
+    }
+#pragma GCC unroll 4
+    for (int k = 0; k < 4; ++k) {
+      total[k] = L::add(total[k], sum[k]);
+    }
+  }
+  return {L::sum(total[0]), L::sum(total[1]), L::sum(total[2]), L::sum(total[3])};
+}
+
+/// One open partial joined a mixture.
+template <class L, class V>
+void merge_backward_tokens(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
+  const std::int64_t width = task.shape.width;
+  const DepthSource& source = task.later[0];
+  constexpr bool overwrite = false;
+  for (std::int64_t t = begin; t < end; ++t) {
+    const V* v = row_at<V>(source.value, t, width);
+    const float* grad_h = row_at<float>(task.grad_h, t, width);
+    float* gradient = row_at<float>(task.grad_partial, t, width);
+    const MergeProducts products =
+        merge_products<L>(v, task.query, grad_h, row_at<float>(task.mixture, t, width), gradient, width);
+    const float r = scale_from(source, products.squares, t, task.shape, nullptr);
+    const float s = r * products.query;
+    const float p = __builtin_expf(s - task.lse[t]);
+    float delta = __builtin_expf(task.mixture_lse[t] - task.lse[t]) * products.mixture;
+    delta += p * products.along;
+    task.delta[t] = delta;
+    const PairGradient pair = pair_gradient(p, products.along, delta, s, r, width);
+    add_pair_gradients<L, V, 1>(&pair, &v, &gradient, &overwrite, task.query, grad_h,
+                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width, false, grad_h);
+  }
+}
+
+/// Any number of sources, with a mixture or without.
+template <class L, class V>
+void merge_backward_of_any(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = task.shape.width;
   const std::int64_t n = task.num_later;
   Scratch64 scratch(task.scratch);
@@ -121,6 +182,15 @@ void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std:
     add_pair_gradients<L, V, 1>(&last, rows + n - 1, &gradient, &overwrite, task.query, grad_h,
                                 row_at<float>(task.query_sums, t / kTokensPerRun, width), width, false,
                                 task.mixture == nullptr ? grad_h : row_at<float>(task.mixture, t + 1, width));
+  }
+}
+
+template <class L, class V>
+void merge_backward_task(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
+  if (task.mixture != nullptr && task.num_later == 1 && task.grad_partial != nullptr) {
+    merge_backward_tokens<L, V>(task, begin, end);
+  } else {
+    merge_backward_of_any<L, V>(task, begin, end);
   }
 }
 

@@ -80,7 +80,21 @@ template <class L, class V>
   return scale;
 }
 
-/// Scores a tile of tokens for all queries, then mixes token by token while its rows are near.
+/// 1/rms of one source at one token: as stored, or from its squares and handed on.
+[[gnu::always_inline]] inline float scale_from(const DepthSource& source, float squares, std::int64_t token,
+                                               const TaskShape& shape, void* out) {
+  if (source.inverse_rms != nullptr) {
+    return static_cast<const float*>(source.inverse_rms)[token];
+  }
+  const float scale = inverse_rms_of(squares, shape);
+  if (out != nullptr) {
+    static_cast<float*>(out)[token] = scale;
+  }
+  return scale;
+}
+
+/// Scores a tile of tokens for all queries, then mixes token by token while its rows are near. Half of the next tile's
+/// rows is brought during each.
 template <class L, class V, class O>
 void phase_one_task(const PhaseOneTask& task, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = task.shape.width;
@@ -95,7 +109,11 @@ void phase_one_task(const PhaseOneTask& task, std::int64_t begin, std::int64_t e
   float* sum = scratch.take<float>(ld);
   const float** queries = scratch.take<const float*>(task.num_queries);
   O** out = scratch.take<O*>(task.num_queries);
-  int num_out = 0;  // queries whose mixture is wanted stand first
+  int num_out = 0;
+  bool scaled = true;  // all 1/rms are known
+  for (std::int64_t i = 0; i < n; ++i) {
+    scaled = scaled && task.sources[i].inverse_rms != nullptr;
+  }
   for (int g = 0; g < task.num_queries; ++g) {
     queries[g] = static_cast<const float*>(task.queries[g].query);
     num_out += task.queries[g].o != nullptr ? 1 : 0;
@@ -104,13 +122,17 @@ void phase_one_task(const PhaseOneTask& task, std::int64_t begin, std::int64_t e
     const std::int64_t tokens = end - first < tile ? end - first : tile;
     for (std::int64_t k = 0; k < tokens; ++k) {
       for (std::int64_t i = 0; i < n; ++i) {
-        const V* v = row_at<V>(task.sources[i].value, first + k, width);
-        rows[k * n + i] = v;
-        scale[k * n + i] = scale_of<L>(task.sources[i], v, first + k, task.shape,
-                                       task.inverse_rms_out == nullptr ? nullptr : task.inverse_rms_out[i]);
+        rows[k * n + i] = row_at<V>(task.sources[i].value, first + k, width);
       }
     }
-    dots<L, V>(rows, tokens * n, queries, task.num_queries, width, s, ld, {});
+    dots<L, V>(rows, tokens * n, queries, task.num_queries, width, s, ld, {tile * width, nullptr},
+               scaled ? nullptr : scale);
+    for (std::int64_t k = 0; k < tokens; ++k) {
+      for (std::int64_t i = 0; i < n; ++i) {
+        scale[k * n + i] = scale_from(task.sources[i], scale[k * n + i], first + k, task.shape,
+                                      task.inverse_rms_out == nullptr ? nullptr : task.inverse_rms_out[i]);
+      }
+    }
     scale_rows<L>(s, tokens * n, ld, scale);
     for (std::int64_t k = 0; k < tokens; ++k) {
       const std::int64_t t = first + k;
@@ -132,7 +154,7 @@ void phase_one_task(const PhaseOneTask& task, std::int64_t begin, std::int64_t e
         for (int g = 0; g < num_out; ++g) {
           out[g] = row_at<O>(task.queries[g].o, t, width);
         }
-        mix_rows<L, V, O>(rows + k * n, n, p, ld, out, num_out, width, task.stream, {tile * width, 1});
+        mix_rows<L, V, O>(rows + k * n, n, p, ld, out, num_out, width, task.stream, {tile * width + width / 2, 2});
         continue;
       }
       for (int g = 0; g < task.num_queries; ++g) {

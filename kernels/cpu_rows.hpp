@@ -76,19 +76,20 @@ struct Ahead {
   float* const* rows = nullptr;
 };
 
-/// out[r * ld + g] = rows[r] . queries[g]
-template <class L, class V, int R, int G>
+/// out[r * ld + g] = rows[r] . queries[g]; with kSquares also squares[r] = |rows[r]|^2.
+template <class L, class V, int R, int G, bool kSquares>
 [[gnu::always_inline]] inline void dots_block(const V* const* rows, const float* const* queries, std::int64_t width,
-                                              float* out, std::int64_t ld, const Ahead& ahead) {
-  typename L::F sum[R][G];
-  typename L::F total[R][G];
+                                              float* out, std::int64_t ld, const Ahead& ahead, float* squares) {
+  constexpr int kSums = kSquares ? G + 1 : G;
+  typename L::F sum[R][kSums];
+  typename L::F total[R][kSums];
   const V* v[R];
   const float* q[G];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     v[r] = rows[r];
 #pragma GCC unroll 8
-    for (int g = 0; g < G; ++g) {
+    for (int g = 0; g < kSums; ++g) {
       sum[r][g] = L::zero();
       total[r][g] = L::zero();
     }
@@ -109,6 +110,12 @@ template <class L, class V, int R, int G>
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         sum[r][g] = L::fma(x[r], y, sum[r][g]);
+      }
+    }
+    if constexpr (kSquares) {
+#pragma GCC unroll 8
+      for (int r = 0; r < R; ++r) {
+        sum[r][G] = L::fma(x[r], x[r], sum[r][G]);
       }
     }
   };
@@ -153,7 +160,7 @@ template <class L, class V, int R, int G>
 #pragma GCC unroll 8
     for (int r = 0; r < R; ++r) {
 #pragma GCC unroll 8
-      for (int g = 0; g < G; ++g) {
+      for (int g = 0; g < kSums; ++g) {
         total[r][g] = L::add(total[r][g], sum[r][g]);
         sum[r][g] = L::zero();
       }
@@ -165,54 +172,70 @@ template <class L, class V, int R, int G>
     for (int g = 0; g < G; ++g) {
       out[r * ld + g] = L::sum(total[r][g]);
     }
+    if constexpr (kSquares) {
+      squares[r] = L::sum(total[r][G]);
+    }
   }
 }
 
-template <class L, class V, int G>
+template <class L, class V, int G, bool kSquares>
 void dots_of_queries(const V* const* rows, std::int64_t num_rows, const float* const* queries, std::int64_t width,
-                     float* out, std::int64_t ld, Ahead ahead) {
+                     float* out, std::int64_t ld, Ahead ahead, float* squares) {
   constexpr int kRows = L::kDotRows;
   std::int64_t r = 0;
   const auto behind = [&](std::int64_t done) __attribute__((always_inline)) {
     return Ahead{ahead.stride, ahead.rows == nullptr ? nullptr : ahead.rows + done};
   };
   for (; r + kRows <= num_rows; r += kRows) {
-    dots_block<L, V, kRows, G>(rows + r, queries, width, out + r * ld, ld, behind(r));
+    dots_block<L, V, kRows, G, kSquares>(rows + r, queries, width, out + r * ld, ld, behind(r), squares + r);
   }
   if constexpr (kRows > 2) {
     for (; r + 2 <= num_rows; r += 2) {
-      dots_block<L, V, 2, G>(rows + r, queries, width, out + r * ld, ld, behind(r));
+      dots_block<L, V, 2, G, kSquares>(rows + r, queries, width, out + r * ld, ld, behind(r), squares + r);
     }
   }
   for (; r < num_rows; ++r) {
-    dots_block<L, V, 1, G>(rows + r, queries, width, out + r * ld, ld, behind(r));
+    dots_block<L, V, 1, G, kSquares>(rows + r, queries, width, out + r * ld, ld, behind(r), squares + r);
   }
 }
 
-/// All products of num_rows rows and num_queries queries; `out` rows are padded with zeros up to `ld`.
+/// All products of num_rows rows and num_queries queries; `out` rows are padded with zeros up to `ld`. Unless `squares`
+/// is null, also the squares of the rows, which cost no pass of their own.
 template <class L, class V>
 void dots(const V* const* rows, std::int64_t num_rows, const float* const* queries, int num_queries, std::int64_t width,
-          float* out, std::int64_t ld, Ahead ahead) {
+          float* out, std::int64_t ld, Ahead ahead, float* squares = nullptr) {
   constexpr int kQueries = L::kDotQueries;
   int g = 0;
+  if (squares != nullptr) {
+    // They come with a first group so small that all sums stay in registers.
+    constexpr int kFirst = kQueries > 4 ? 4 : 1;
+    if (num_queries >= kFirst) {
+      dots_of_queries<L, V, kFirst, true>(rows, num_rows, queries, width, out, ld, ahead, squares);
+      g = kFirst;
+    } else {
+      dots_of_queries<L, V, 1, true>(rows, num_rows, queries, width, out, ld, ahead, squares);
+      g = 1;
+    }
+    ahead = {};
+  }
   for (; g + kQueries <= num_queries; g += kQueries) {
-    dots_of_queries<L, V, kQueries>(rows, num_rows, queries + g, width, out + g, ld, ahead);
+    dots_of_queries<L, V, kQueries, false>(rows, num_rows, queries + g, width, out + g, ld, ahead, nullptr);
     ahead = {};
   }
   if constexpr (kQueries > 4) {
     for (; g + 4 <= num_queries; g += 4) {
-      dots_of_queries<L, V, 4>(rows, num_rows, queries + g, width, out + g, ld, ahead);
+      dots_of_queries<L, V, 4, false>(rows, num_rows, queries + g, width, out + g, ld, ahead, nullptr);
       ahead = {};
     }
   }
   if constexpr (kQueries > 2) {
     for (; g + 2 <= num_queries; g += 2) {
-      dots_of_queries<L, V, 2>(rows, num_rows, queries + g, width, out + g, ld, ahead);
+      dots_of_queries<L, V, 2, false>(rows, num_rows, queries + g, width, out + g, ld, ahead, nullptr);
       ahead = {};
     }
   }
   for (; g < num_queries; ++g) {
-    dots_of_queries<L, V, 1>(rows, num_rows, queries + g, width, out + g, ld, ahead);
+    dots_of_queries<L, V, 1, false>(rows, num_rows, queries + g, width, out + g, ld, ahead, nullptr);
     ahead = {};
   }
   for (std::int64_t r = 0; r < num_rows; ++r) {
@@ -223,6 +246,9 @@ void dots(const V* const* rows, std::int64_t num_rows, const float* const* queri
 }
 
 /// (|v|^2 / width + eps)^(-1/2)
+[[gnu::always_inline]] inline float inverse_rms_of(float squares, const TaskShape& shape) {
+  return 1.0f / __builtin_sqrtf(squares / static_cast<float>(shape.width) + shape.eps);
+}
 template <class L, class V>
 [[gnu::always_inline]] inline float inverse_rms_of(const V* v, const TaskShape& shape) {
   typename L::F total = L::zero();
@@ -235,7 +261,7 @@ template <class L, class V>
     }
     total = L::add(total, sum);
   }
-  return 1.0f / __builtin_sqrtf(L::sum(total) / static_cast<float>(shape.width) + shape.eps);
+  return inverse_rms_of(L::sum(total), shape);
 }
 
 /// exp(x) for x <= 88, to 2 units in the last place; exactly 1 at 0, exactly 0 below -87.

@@ -19,7 +19,7 @@ class DepthWorkspace {
   kernels_detail::Buffer scratch;  // of the operators
   // Both directions.
   kernels_detail::Buffer folded;  // [width] per aggregate of the chunk
-  kernels_detail::Buffer h;       // one row of values: what a sublayer reads
+  kernels_detail::Buffer h;       // one row of values: what a sublayer reads, where it does not take the place of an o
   kernels_detail::Buffer f;       // one row of values: what it writes
   kernels_detail::Buffer o;       // a row per query of a batch: phase one, values forward, fp32 backward
   kernels_detail::Buffer lse_o;   // [tokens] per query of a batch
