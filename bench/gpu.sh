@@ -5,12 +5,18 @@
 # plain copy, and beside PyTorch and flash-linear-attention where those can be imported. Writes JSON and a table.
 # Needs nvcc and g++; python3 for the table, torch for the comparison. No packages, no network. Stops before 8 minutes.
 #
-#   bench/gpu.sh [output folder]       default: build/gpu
+#   bench/gpu.sh [--dry-run] [output folder]       default: build/gpu
 #
+# --dry-run, on any machine with nvcc: builds the same, walks through the rest on the CPU, says what was not run.
 # What cannot run is printed as "not run" with the reason. Status: 0 all checks passed, 77 no GPU or no nvcc, 1 otherwise.
 set -uo pipefail
 cd "$(dirname "$0")/.." || exit 1
 
+dry=
+if [[ ${1:-} == --dry-run ]]; then
+  dry=--dry-run
+  shift
+fi
 out=${1:-build/gpu}
 limit_s=460
 mkdir -p "$out"
@@ -25,7 +31,7 @@ if [[ -z $nvcc ]]; then
 fi
 cuda=$(dirname "$(dirname "$(readlink -f "$nvcc")")")
 capability=$(nvidia-smi --query-gpu=compute_cap --format=csv,noheader 2>/dev/null | head -n 1 | tr -d .)
-if [[ -z $capability && ${PLUMB_GPU_BUILD_ONLY:-} != 1 ]]; then
+if [[ -z $capability && -z $dry ]]; then
   echo "not run: no GPU on this machine"
   exit 77
 fi
@@ -77,9 +83,16 @@ if ((status != 0)); then
   echo "the build failed"
   exit 1
 fi
-if [[ ${PLUMB_GPU_BUILD_ONLY:-} == 1 ]]; then
-  echo "built only, as asked"
-  exit 0
+
+say "machine code"
+cuobjdump=$(command -v cuobjdump || ls "$cuda/bin/cuobjdump" 2>/dev/null)
+if [[ -z $cuobjdump ]]; then
+  echo "not run: no cuobjdump on this machine"
+else
+  python3 -B kernels/cuda/check_sass.py "$cuobjdump" "sm_$capability" "$out"/kernels_{fp32,bf16,fp16}.o > "$out/sass.txt"
+  sass=$?
+  tail -n 1 "$out/sass.txt"
+  ((sass == 0)) || grep -B 1 FAILED "$out/sass.txt"
 fi
 
 say "checks against double arithmetic"
@@ -87,10 +100,12 @@ timeout "$(left)" "$out/gpu_check" | tee "$out/check.txt"
 check=${PIPESTATUS[0]}
 
 say "operators beside a copy"
-timeout "$(left)" "$out/gpu_measure" > "$out/measure.json" || echo "not run: gpu_measure ended with $?"
+timeout "$(left)" "$out/gpu_measure" > "$out/measure.json"
+measure=$?
+((measure == 0 || measure == 77)) || echo "not run: gpu_measure ended with $measure"
 
 say "PyTorch and flash-linear-attention"
-timeout "$(left)" python3 bench/gpu_torch.py > "$out/torch.json" || echo "not run: gpu_torch.py ended with $?"
+timeout "$(left)" python3 bench/gpu_torch.py $dry > "$out/torch.json" || echo "not run: gpu_torch.py ended with $?"
 
 say "report: $out/gpu.json"
 python3 - "$out" << 'PYTHON' || echo "not run: no table without python3"
@@ -109,8 +124,15 @@ def read(name):
         return "not run"
 
 
-gpu = subprocess.run(["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"], capture_output=True, text=True)
-report = {"gpu": gpu.stdout.strip(), "check": (out / "check.txt").read_text().splitlines()[-1:],
+def gpu():
+    try:
+        asked = ["nvidia-smi", "--query-gpu=name,driver_version", "--format=csv,noheader"]
+        return subprocess.run(asked, capture_output=True, text=True, check=True).stdout.strip()
+    except (OSError, subprocess.CalledProcessError):
+        return "none"
+
+
+report = {"gpu": gpu(), "check": (out / "check.txt").read_text().splitlines()[-1:],
           "measure": read("measure.json"), "torch": read("torch.json")}
 (out / "gpu.json").write_text(json.dumps(report, indent=2) + "\n")
 measure = report["measure"]
@@ -121,6 +143,20 @@ if isinstance(measure, dict):
         print(f"| {row['operator']} | {row['bytes'] / 1e9:.2f} | {row['ms']:.3f} | {row['gb_per_s']:.0f} | {row['of_copy']:.0%} |")
 else:
     print("operators:", measure)
+# One query over all sources, as PyTorch has it: forward, and forward with backward.
+ours = {row["operator"]: row["ms"] for row in measure["operators"]} if isinstance(measure, dict) else {}
+forward = ours.get("aggregate_forward")
+both = forward and forward + ours["aggregate_backward"]
+print("\n| one query | forward ms | forward + backward ms |\n|---|---|---|")
+print(f"| ours | {forward or 'not run'} | {round(both, 4) if both else 'not run'} |")
+for name, row in report["torch"].items() if isinstance(report["torch"], dict) else []:
+    if isinstance(row, dict):
+        print(f"| {name} | {row['forward_ms']} | {row['forward_backward_ms']} |")
+    elif row.startswith("not run"):
+        print(f"| {name} | {row} | |")
 print(json.dumps(report["torch"], indent=2))
 PYTHON
+if [[ -n $dry && $check == 77 ]]; then
+  exit 0  # all was walked through that can be without a GPU
+fi
 exit "$check"

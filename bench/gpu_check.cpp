@@ -42,6 +42,45 @@ std::vector<OnGpu<T>> upload(const std::vector<Rows<T>>& rows) {
   return out;
 }
 
+/// The same operators on tensor cores, where there is a variant for this case; as without elsewhere.
+template <class V>
+void check_tensor_cores(const std::string& name, const CpuCase<V>& in, const WideCase& wide,
+                        const std::vector<DepthSource>& sources, const std::vector<OnGpu<float>>& queries,
+                        const std::vector<InterBlockReader>& readers, const std::vector<Rows<double>>& dv,
+                        cuda::Execution execution) {
+  const auto size = static_cast<std::size_t>(in.problem.tokens * in.problem.width);
+  const auto statistics = static_cast<std::size_t>(in.problem.tokens);
+  execution.tensor_cores = true;
+  std::vector<OnGpu<V>> o;
+  std::vector<OnGpu<float>> lse;
+  std::vector<PhaseOneQuery> all;
+  for (const OnGpu<float>& query : queries) {
+    o.emplace_back(size);
+    lse.emplace_back(statistics);
+    all.push_back({query.data(), o.back().data(), lse.back().data()});
+  }
+  std::vector<OnGpu<float>> got;
+  std::vector<DepthSourceGradient> gradients;
+  for (const DepthSource& source : sources) {
+    got.emplace_back(size);
+    gradients.push_back({source, got.back().data(), true});
+  }
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  cuda::phase_one_forward(in.problem, {sources, all}, execution);
+  cuda::inter_block_backward(in.problem, {gradients, readers}, execution);
+  require(cudaDeviceSynchronize(), "cudaDeviceSynchronize");
+  const auto closed = wide.list(sources.size());
+  for (std::size_t l = 0; l < o.size(); ++l) {
+    Rows<double> expected = zeros<double>(in.problem.tokens * in.problem.width);
+    aggregate_forward(wide.problem, {closed, wide.queries[l].data(), expected.data(), nullptr});
+    within(relative_l2(to_double(o[l].rows()), expected), 1.2 * kRounded<V>,
+           name + " tensor cores, query " + std::to_string(l));
+  }
+  for (std::size_t i = 0; i < got.size(); ++i) {
+    within(relative_l2(got[i].rows(), dv[i]), 1e-5, name + " tensor cores, gradient of source " + std::to_string(i));
+  }
+}
+
 template <class V>
 void check_case(std::int64_t tokens, std::int64_t width, int n, int readers) {
   const std::string name = std::string(to_string(kFormat<V>)) + " T=" + std::to_string(tokens) +
@@ -163,6 +202,9 @@ void check_case(std::int64_t tokens, std::int64_t width, int n, int readers) {
         expect(same_rows(rows, first[i]), name + " same bits twice", 1, 0);
       }
     }
+  }
+  if constexpr (sizeof(V) == 2) {
+    check_tensor_cores<V>(name, in, wide, sources, queries, all_readers, dv, execution);
   }
   OnGpu<V> direct(size);
   const OnGpu<float> lse_direct(statistics);

@@ -113,6 +113,11 @@ void measure(std::int64_t tokens, std::int64_t width, int n, int readers) {
   report.row("phase_one_forward", n * d2 + r * (d2 + t4), milliseconds(stream, kTimes, [&] {
                cuda::phase_one_forward(problem, {sources, queries}, execution);
              }));
+  cuda::Execution tensor = execution;
+  tensor.tensor_cores = true;
+  report.row("phase_one_forward on tensor cores", n * d2 + r * (d2 + t4), milliseconds(stream, kTimes, [&] {
+               cuda::phase_one_forward(problem, {sources, queries}, tensor);
+             }));
   const OnGpu<Bf16> h(size);
   const OnGpu<float> lse_h(rows);
   report.row("aggregate_forward", (n + 1) * d2 + t4, milliseconds(stream, kTimes, [&] {
@@ -139,6 +144,9 @@ void measure(std::int64_t tokens, std::int64_t width, int n, int readers) {
              milliseconds(stream, kTimes, [&] { cuda::merge_backward(problem, back, execution); }));
   report.row("inter_block_backward", n * (d2 + d4) + r * d4, milliseconds(stream, kTimes, [&] {
                cuda::inter_block_backward(problem, {gradients, all}, execution);
+             }));
+  report.row("inter_block_backward on tensor cores", n * (d2 + d4) + r * d4, milliseconds(stream, kTimes, [&] {
+               cuda::inter_block_backward(problem, {gradients, all}, tensor);
              }));
   report.row(
       "aggregate_backward", n * (d2 + d4) + d4, milliseconds(stream, kTimes, [&] {
