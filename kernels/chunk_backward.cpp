@@ -52,7 +52,7 @@ void ChunkRun::touch(int block) {
 
 // A saved partial has been used up when the backward comes to its sublayer: the gradient of that sublayer's h, which
 // has to wait for those of the others, takes its place.
-std::byte* ChunkRun::grad_h(int sublayer, const Part& part) const {
+void* ChunkRun::grad_h(int sublayer, const Part& part) const {
   if (!reuses_partials()) {
     return workspace_.grad_h.at(index(sublayer - part.begin) * gradients_stride());
   }

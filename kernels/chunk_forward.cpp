@@ -51,6 +51,9 @@ void ChunkRun::run(const void* partial_in, const Outputs& outputs, Keep keep, bo
   DepthStatistics* const statistics = recomputing ? nullptr : active_statistics();
   for (int i = 0; i < context_.range.count; ++i) {
     const SublayerPlan& own = plan_.sublayers[index(i)];
+    if (kept_ == nullptr) {
+      open_sum_ = destination(own, outputs);
+    }
     phase_one(i);
     const ConstView h = aggregate(i, partial, output);
     if (output != nullptr) {
@@ -102,7 +105,13 @@ void* ChunkRun::output_of(int sublayer, const Outputs& outputs, bool recomputing
   if (recomputing || kept_ == nullptr) {
     return workspace_.f.at(0);
   }
-  return own.closes ? outputs.closed[index(own.block - plan_.depth.num_sources)] : outputs.partial;
+  return destination(own, outputs);
+}
+
+// Where the sum of a sublayer's block goes when the chunk has added all it has to it.
+void* ChunkRun::destination(const SublayerPlan& own, const Outputs& outputs) const {
+  const auto closed = index(own.block - plan_.depth.num_sources);
+  return closed < outputs.closed.size() ? outputs.closed[closed] : outputs.partial;
 }
 
 // h of one sublayer, and the partial before it if `output` is still to be added: the sum goes where it is saved. Never

@@ -59,7 +59,6 @@ void ChunkRun::start(std::span<const void* const> sources, std::span<const void*
   }
   if (kept_ == nullptr) {
     w.inverse_rms.reserve(index(plan_.num_read) * statistics_bytes());
-    w.partial.reserve(values_bytes());
   } else {
     kept_->inverse_rms.reserve(index(plan_.num_read) * statistics_bytes());
     kept_->lse.reserve(index(context_.range.count) * statistics_bytes());
@@ -78,9 +77,9 @@ std::byte* ChunkRun::inverse_rms_row(int block) const {
   return rows.at(index(block) * statistics_bytes());
 }
 
-std::byte* ChunkRun::saved_partial(int sublayer) const {
+void* ChunkRun::saved_partial(int sublayer) const {
   if (kept_ == nullptr) {
-    return workspace_.partial.at(0);
+    return open_sum_;
   }
   return kept_->partials.at(index(plan_.sublayers[index(sublayer)].saved_partial) * values_stride());
 }

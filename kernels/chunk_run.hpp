@@ -68,7 +68,7 @@ class ChunkRun {
   const void* folded(int aggregate) const;
   std::byte* lse(int sublayer) const;
   std::byte* inverse_rms_row(int block) const;
-  std::byte* saved_partial(int sublayer) const;
+  void* saved_partial(int sublayer) const;
   bool mixes_in_place(int sublayer) const;
   bool reuses_partials() const;
   DepthSource source(int block) const;
@@ -89,6 +89,7 @@ class ChunkRun {
 
   // chunk_forward.cpp
   void run(const void* partial_in, const Outputs& outputs, Keep keep, bool recomputing);
+  void* destination(const SublayerPlan& own, const Outputs& outputs) const;
   void* output_of(int sublayer, const Outputs& outputs, bool recomputing) const;
   ConstView aggregate(int sublayer, const void* partial, const void* output);
   std::span<const DepthSource> all_sources(int num_blocks, const void* partial);
@@ -101,7 +102,7 @@ class ChunkRun {
   void blocks_backward(int begin, int end, int first_reader, const Part& part);
   void reduce(int row, const AggregateParameters& parameters);
   void touch(int block);
-  std::byte* grad_h(int sublayer, const Part& part) const;
+  void* grad_h(int sublayer, const Part& part) const;
   std::byte* delta(int sublayer, const Part& part) const;
   std::byte* query_sums(int row) const;
 
@@ -112,9 +113,10 @@ class ChunkRun {
   DepthProblem problem_;
   Storage gradient_storage_;
   Activations* kept_;
-  int num_scaled_ = 0;     // blocks whose 1/rms is known
-  int loaded_batch_ = -1;  // first sublayer of the phase-one batch in the workspace
-  bool backward_ = false;  // phase one then leaves unrounded mixtures
+  void* open_sum_ = nullptr;  // where a forward that keeps nothing adds up the block it is in
+  int num_scaled_ = 0;        // blocks whose 1/rms is known
+  int loaded_batch_ = -1;     // first sublayer of the phase-one batch in the workspace
+  bool backward_ = false;     // phase one then leaves unrounded mixtures
 };
 
 }  // namespace plumb::kernels_detail

@@ -24,7 +24,6 @@ class DepthWorkspace {
   kernels_detail::Buffer o;       // a row per query of a batch: phase one, values forward, fp32 backward
   kernels_detail::Buffer lse_o;   // [tokens] per query of a batch
   // Forward that keeps nothing.
-  kernels_detail::Buffer partial;      // one row of values
   kernels_detail::Buffer inverse_rms;  // [tokens] per block read
   // Backward.
   kernels_detail::Buffer grad_h;        // a row of gradients per sublayer of a part

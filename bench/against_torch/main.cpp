@@ -80,8 +80,8 @@ void run(TorchBlock& torch, bool backward, Steps& steps) {
 
 Row measure(const BlockData& data, TorchForm form, bool backward, std::int64_t tokens, int repetitions) {
   Row row{form, backward, tokens, {}, {}};
+  OurBlock ours(data, tokens, backward);
   const std::size_t before = allocated_bytes();
-  OurBlock ours(data, tokens);
   Steps our_steps;
   run(ours, backward, our_steps);
   row.ours.bytes = allocated_bytes() - before;
@@ -90,7 +90,9 @@ Row measure(const BlockData& data, TorchForm form, bool backward, std::int64_t t
   Steps torch_steps;
   peak_tensor_bytes();
   run(torch, backward, torch_steps);
-  row.torch.bytes = peak_tensor_bytes();
+  const auto tensor_bytes = static_cast<std::size_t>(tokens * data.shape.width) * sizeof(float);
+  const std::size_t num_results = 1 + (backward ? data.sources.size() : 0);
+  row.torch.bytes = peak_tensor_bytes() - num_results * tensor_bytes;
   for (int repetition = 1; repetition < repetitions; ++repetition) {
     run(ours, backward, our_steps);
     run(torch, backward, torch_steps);
@@ -117,7 +119,7 @@ std::vector<Difference> differences(const BlockData& data, TorchForm form, std::
   BlockResults ours;
   BlockResults torchs;
   Steps unused;
-  OurBlock(data, tokens).train(unused, &ours);
+  OurBlock(data, tokens, true).train(unused, &ours);
   TorchBlock(data, tokens, form).train(unused, &torchs);
   return {{"h", relative_difference(ours.h, torchs.h), 3e-6},
           {"the closed block", relative_difference(ours.closed, torchs.closed), 3e-6},

@@ -59,7 +59,7 @@ class GivenSublayer : public Sublayer {
 }  // namespace
 
 struct OurBlock::State {
-  State(const BlockData& data_in, std::int64_t tokens_in)
+  State(const BlockData& data_in, std::int64_t tokens_in, bool with_backward)
       : data(data_in),
         tokens(tokens_in),
         values(tokens * data.shape.width),
@@ -77,6 +77,11 @@ struct OurBlock::State {
     }
     for (const Lines& each : data.sources) {
       sources.push_back(each.as<float>());
+    }
+    if (with_backward) {
+      for (std::size_t i = 0; i <= sources.size(); ++i) {
+        accumulators.emplace_back(static_cast<std::size_t>(values) * sizeof(float));
+      }
     }
     machine = std::make_unique<BlockMachine>(config_of(data.shape), range_of(data.shape), sublayers, parameters);
   }
@@ -110,11 +115,12 @@ struct OurBlock::State {
   std::vector<GivenSublayer> given;
   Lines closed;
   std::vector<const void*> sources;
-  std::vector<Lines> accumulators;  // of the sources, then of the closed block; only a backward needs them
+  std::vector<Lines> accumulators;  // of the sources, then of the closed block
   std::unique_ptr<BlockMachine> machine;
 };
 
-OurBlock::OurBlock(const BlockData& data, std::int64_t tokens) : state_(std::make_unique<State>(data, tokens)) {}
+OurBlock::OurBlock(const BlockData& data, std::int64_t tokens, bool with_backward)
+    : state_(std::make_unique<State>(data, tokens, with_backward)) {}
 OurBlock::~OurBlock() = default;
 
 void OurBlock::forward(Steps& steps, BlockResults* results) { state_->forward(steps, results, ForwardKind::evaluate); }
@@ -122,9 +128,6 @@ void OurBlock::forward(Steps& steps, BlockResults* results) { state_->forward(st
 void OurBlock::train(Steps& steps, BlockResults* results) {
   State& s = *state_;
   const auto bytes = static_cast<std::size_t>(s.values) * sizeof(float);
-  while (s.accumulators.size() < s.sources.size() + 1) {
-    s.accumulators.emplace_back(bytes);
-  }
   float* const sum_of_closed = s.accumulators.back().as<float>();
   std::memcpy(sum_of_closed, s.data.grad_closed.as<float>(), bytes);
   s.parameters.zero_gradients();

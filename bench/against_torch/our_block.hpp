@@ -13,14 +13,15 @@ namespace plumb::bench {
 
 class OurBlock {
  public:
-  // With the first `tokens` rows of `data`, which outlives this.
-  OurBlock(const BlockData& data, std::int64_t tokens);
+  // With the first `tokens` rows of `data`, which outlives this. Makes the places of all results, and no more.
+  OurBlock(const BlockData& data, std::int64_t tokens, bool with_backward);
   ~OurBlock();
   OurBlock(const OurBlock&) = delete;
   OurBlock& operator=(const OurBlock&) = delete;
 
   // One repetition. What the sublayers themselves do (copies of given rows) is not timed. `results` may be null.
   void forward(Steps& steps, BlockResults* results);
+  // REQUIRES: made with a backward.
   void train(Steps& steps, BlockResults* results);
 
  private:
