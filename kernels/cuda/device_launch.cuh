@@ -8,8 +8,8 @@
 
 #include <cuda_runtime_api.h>
 
+#include "cuda/cuda_error.hpp"
 #include "cuda/device_thread.cuh"
-#include "plumb/kernels/cuda_operators.hpp"
 
 namespace plumb::cuda_detail {
 
@@ -17,16 +17,6 @@ template <class Kernel>
 __global__ void __launch_bounds__(Kernel::kThreads, 1) run_kernel(const __grid_constant__ Kernel kernel) {
   DeviceThread thread;
   kernel(thread);
-}
-
-/// Throws CudaError with file, line and call, after clearing what the runtime has kept of the error.
-inline void require_success(cudaError_t error, const std::string& call, const char* file, int line) {
-  if (error == cudaSuccess) {
-    return;
-  }
-  cudaGetLastError();
-  throw cuda::CudaError(static_cast<int>(error), std::string(file) + ":" + std::to_string(line) + ": " + call + ": " +
-                                                     cudaGetErrorName(error) + ": " + cudaGetErrorString(error));
 }
 
 class DeviceLaunch {
