@@ -122,6 +122,58 @@ TEST_CASE("a merge adds the output first and scores the rounded sum", "[kernels]
   CHECK(same_rows(partial, sum));
   CHECK(same_rows(fused, h));
   CHECK(same_rows(fused_lse, lse_h));
+
+  // Or the output becomes the sum.
+  Rows<Bf16> output = f;
+  fused = o;
+  fused_lse = lse;
+  const DepthSource before{in.partial.data(), nullptr};
+  merge.later = {&before, 1};
+  merge.output = output.data();
+  merge.partial_out = output.data();
+  cpu::merge_forward(in.problem, merge, execution(in.problem, 1, 1));
+  CHECK(same_rows(output, sum));
+  CHECK(same_rows(fused, h));
+  CHECK(same_rows(fused_lse, lse_h));
+}
+
+TEST_CASE("an inverse rms that phase one takes on the way has the bits of the stored one", "[kernels]") {
+  for (const cpu::Isa isa : {cpu::Isa::baseline, cpu::Isa::avx2, cpu::Isa::avx512}) {
+    if (!cpu::is_supported(isa)) continue;
+    TestExecution execution(isa);
+    for (const std::int64_t width : {7, 100, 1500}) {
+      for (const int queries : {1, 2, 3, 4, 5, 6, 12, 17}) {
+        const CpuCase<Bf16> in(3, width, 5, queries, 1.0);
+        const auto given = in.list();
+        auto taken = given;
+        std::vector<Rows<float>> scales(given.size(), poison<float>(3));
+        std::vector<void*> scales_out;
+        for (std::size_t i = 0; i < given.size(); ++i) {
+          taken[i].inverse_rms = nullptr;
+          scales_out.push_back(scales[i].data());
+        }
+        const auto run = [&](const std::vector<DepthSource>& sources, std::span<void* const> out, Rows<Bf16>& o) {
+          Rows<float> lse = poison<float>(3);
+          std::vector<PhaseOneQuery> all;
+          for (const Rows<float>& query : in.queries) {
+            all.push_back({query.data(), o.data() + 3 * width * static_cast<std::int64_t>(all.size()), nullptr});
+          }
+          std::vector<Rows<float>> all_lse(all.size(), lse);
+          for (std::size_t l = 0; l < all.size(); ++l) {
+            all[l].lse = all_lse[l].data();
+          }
+          cpu::phase_one_forward(in.problem, {sources, all, false, out},
+                                 execution(in.problem, sources.size(), all.size()));
+          return all_lse;
+        };
+        Rows<Bf16> o = not_a_number<Bf16>(queries * 3 * width);
+        Rows<Bf16> o_taken = o;
+        CHECK(run(given, {}, o) == run(taken, scales_out, o_taken));
+        CHECK(same_rows(o, o_taken));
+        CHECK(scales == in.scales);
+      }
+    }
+  }
 }
 
 TEST_CASE("the output norm is the RMSNorm of the unrounded mixture", "[kernels]") {
