@@ -2,9 +2,12 @@
 #include "plumb/runtime/standard_stage.hpp"
 
 #include <algorithm>
+#include <cstddef>
+#include <memory>
 #include <stdexcept>
 #include <utility>
 
+#include "plumb/kernels/cpu_operators.hpp"
 #include "tensor_buffer.hpp"
 
 namespace plumb {
@@ -28,13 +31,26 @@ struct StandardStage::State {
   void run(Microbatch microbatch, Keep keep) {
     for (Sublayer* sublayer : sublayers) {
       sublayer->forward(tape(microbatch), value(x), value(f), keep);
-      add_tensor(value(x), value(f));
+      cpu::add_output(problem, {value(x).data, value(f).data, value(x).data}, execution());
     }
+  }
+
+  // The kernels' addition is the fast one in every format.
+  cpu::Execution execution() {
+    const std::size_t size = cpu::workspace_bytes(problem, 1, 1, 1);
+    workspace.resize(size + workspace_alignment);
+    void* aligned = workspace.data();
+    std::size_t space = workspace.size();
+    std::align(workspace_alignment, size, aligned, space);
+    return {{static_cast<std::byte*>(aligned), size}};
   }
 
   void backward(const StageBackward& args, bool split);
 
+  static constexpr std::size_t workspace_alignment = 64;
+
   SlotShape shape;
+  DepthProblem problem;
   std::vector<Sublayer*> sublayers;
   StandardStageOptions options;
   Microbatch largest{-1};
@@ -42,6 +58,7 @@ struct StandardStage::State {
   TensorBuffer f;
   TensorBuffer g;   // gradient of x
   TensorBuffer dh;  // of a sublayer's input
+  std::vector<std::byte> workspace;
 };
 
 StandardStage::StandardStage(const SlotShape& shape, std::vector<Sublayer*> sublayers, StandardStageOptions options)
@@ -50,6 +67,7 @@ StandardStage::StandardStage(const SlotShape& shape, std::vector<Sublayer*> subl
     throw std::invalid_argument("standard stage: a sublayer is null");
   }
   state_->shape = shape;
+  state_->problem = {shape.tokens, shape.width, shape.storage};
   state_->sublayers = std::move(sublayers);
   state_->options = options;
 }
