@@ -44,8 +44,8 @@ class Run {
     return num_done_ == numbers_.size();
   }
 
-  // REQUIRES: run() returned false.
-  std::vector<BlockedStep> cycle() const {
+  // REQUIRES: run() returned false. `unmatched`: as in DeadlockReport.
+  std::vector<BlockedStep> cycle(bool& unmatched) const {
     std::vector<std::int32_t> path;
     std::vector<std::int32_t> place(numbers_.size(), none);
     std::int32_t step = first_unfinished();
@@ -54,7 +54,8 @@ class Run {
       path.push_back(step);
       step = waits_for(step);
     }
-    if (step == none) return {report(path.back())};  // its partner does not exist
+    unmatched = step == none;
+    if (unmatched) return {report(path.back())};
     path.erase(path.begin(), path.begin() + place[at(step)]);
     // Steps that only stand behind others in a queue say nothing; the others cannot all be such, for queues have heads.
     std::erase_if(path, [&](std::int32_t member) { return queued(member); });
@@ -210,7 +211,7 @@ DeadlockReport check_deadlock(const Program& program, ChannelModel model) {
   if (follows_one_order(program)) return report;
   Run run(program, model);
   report.deadlock = !run.run();
-  if (report.deadlock) report.cycle = run.cycle();
+  if (report.deadlock) report.cycle = run.cycle(report.unmatched);
   return report;
 }
 

@@ -81,6 +81,23 @@ std::string to_string(const Compute& compute) {
   return fmt::format("{}{}{}", compute.chunk.value, letter(compute.op), compute.microbatch.value);
 }
 
+std::string to_string(const Compute& compute, CsvDialect dialect) {
+  if (dialect == CsvDialect::current || compute.op == Op::forward || compute.op == Op::backward_weight) {
+    return to_string(compute);
+  }
+  return fmt::format("{}{}{}", compute.chunk.value, compute.op == Op::backward ? "BW" : "B", compute.microbatch.value);
+}
+
+std::string respelled(std::string_view token, CsvDialect dialect) {
+  if (dialect == CsvDialect::current) return std::string(token);
+  try {
+    const Action action = parse_action(token);
+    return action.second ? std::string(token) : to_string(action.first, dialect);
+  } catch (const InputError&) {
+    return std::string(token);
+  }
+}
+
 std::string to_string(const Action& action) {
   if (!action.second) return to_string(action.first);
   return fmt::format("({};{}){}", to_string(action.first), to_string(*action.second), overlap_type);
@@ -98,6 +115,9 @@ Action parse_action(std::string_view token, CsvDialect dialect) {
     whole.fail(fmt::format("{} must follow the ) at once, not {}", overlap_type, quoted(type)));
   }
   const std::string_view inside = token.substr(1, close - 1);
+  if (inside.find_first_of(" \t") != std::string_view::npos) {
+    whole.fail("blanks may stand around a cell, but not inside a pair");
+  }
   const std::size_t middle = inside.find(';');
   if (middle == std::string_view::npos || inside.find(';', middle + 1) != std::string_view::npos) {
     whole.fail("an overlapped pair holds exactly two computations, separated by one ;");

@@ -55,6 +55,7 @@ class Completeness {
       for (std::size_t column = 0; column < schedule_.ranks[rank].size(); ++column) {
         const Action& action = schedule_.ranks[rank][column];
         for_each_compute(action, [&](const Compute& compute) { check_compute(RankId(rank), column, compute); });
+        check_pair(RankId(rank), column, action);
         if (full()) return std::move(faults_);
       }
     }
@@ -120,6 +121,13 @@ class Completeness {
     }
     before.anywhere |= bit(compute.op);
     has_backward_ = has_backward_ || compute.op != Op::forward;
+  }
+
+  void check_pair(RankId rank, std::size_t column, const Action& action) {
+    if (!action.second || action.first.op != Op::forward) return;
+    if (action.first.chunk != action.second->chunk || action.first.microbatch != action.second->microbatch) return;
+    add(rank, column, to_string(action),
+        "a pair cannot hold a forward and its own backward: its halves start together, and this one needs the other");
   }
 
   // Reported when the later of the two is met: it stands after what needs it.

@@ -118,11 +118,12 @@ CommsItem parse_comms_item(std::string_view token, CsvDialect dialect) {
 }
 
 CommsSchedule read_comms_csv(std::string_view text, std::string_view name, std::optional<Layout> layout,
-                             CsvDialect dialect) {
+                             CsvDialect dialect, CsvFit fit) {
   auto rows = read_csv_rows<CommsItem>(text, name, false,
                                        [&](std::string_view token) { return parse_comms_item(token, dialect); });
-  const Layout fitting = layout_of(rows, name, layout);
-  require_within(rows, fitting, name);
+  rows.dialect = dialect;
+  const Layout fitting = layout_of(rows, name, layout, fit);
+  if (fit == CsvFit::exact) require_within(rows, fitting, name);
   const bool forward_only = holds_only_forwards(rows);
   return CommsSchedule{std::string(name), fitting, std::move(rows.items), forward_only};
 }

@@ -23,10 +23,11 @@ std::string write_compute_csv(const Schedule& schedule) {
 }
 
 Schedule read_compute_csv(std::string_view text, std::string_view name, std::optional<Layout> layout,
-                          CsvDialect dialect, CsvColumns* columns) {
+                          CsvDialect dialect, CsvColumns* columns, CsvFit fit) {
   auto rows =
       read_csv_rows<Action>(text, name, true, [&](std::string_view token) { return parse_action(token, dialect); });
-  const Layout fitting = layout_of(rows, name, layout);
+  rows.dialect = dialect;
+  const Layout fitting = layout_of(rows, name, layout, fit);
   const bool forward_only = holds_only_forwards(rows);
   if (columns != nullptr) *columns = std::move(rows.columns);
   return Schedule{std::string(name), fitting, std::move(rows.items), forward_only};

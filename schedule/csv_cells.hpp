@@ -13,6 +13,7 @@ struct Cell {
   std::size_t row = 0;     // = rank
   std::size_t column = 0;  // in the file, blanks counted
   std::string_view text;   // without blanks around it
+  friend bool operator==(const Cell&, const Cell&) = default;
 };
 
 // "row 2 (rank 1), column 3", as a person counts.

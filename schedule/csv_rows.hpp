@@ -10,6 +10,7 @@
 #include <optional>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <fmt/format.h>
@@ -17,6 +18,7 @@
 #include "csv_cells.hpp"
 #include "numbering.hpp"
 #include "plumb/schedule/action.hpp"
+#include "plumb/schedule/csv_dialect.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/layout.hpp"
 #include "plumb/schedule/schedule.hpp"
@@ -33,6 +35,7 @@ template <class Item>
 struct CsvRows {
   std::vector<std::vector<Item>> items;
   std::vector<std::vector<std::uint32_t>> columns;  // of each item, for messages about the layout
+  CsvDialect dialect = CsvDialect::current;         // in which messages spell
 };
 
 // `parse(token)` makes an Item or throws InputError. An empty cell is skipped if `blanks` is true; otherwise it is
@@ -96,28 +99,50 @@ inline std::string beyond(const Layout& layout, ChunkId chunk, Microbatch microb
   return {};
 }
 
-// Why the computations do not fit the layout, or nothing.
+// Why the computation does not fit the layout, or nothing.
+inline std::string misfit(const Cell& cell, const Compute& compute, const Layout& layout) {
+  std::string why = beyond(layout, compute.chunk, compute.microbatch);
+  if (why.empty() && layout.rank_of(compute.chunk).index() != cell.row) {
+    why = fmt::format("placement {} runs chunk {} on rank {}", to_string(layout.placement()), compute.chunk.value,
+                      layout.rank_of(compute.chunk).value);
+  }
+  return why;
+}
+
+// The first computation that does not fit the layout and why, or nothing.
 template <class Item>
 std::string misfit(const CsvRows<Item>& rows, const Layout& layout) {
   std::string why;
   for_each_compute(rows, [&](const Cell& cell, const Compute& compute) {
     if (!why.empty()) return;
-    std::string here = beyond(layout, compute.chunk, compute.microbatch);
-    if (here.empty() && layout.rank_of(compute.chunk).index() != cell.row) {
-      here = fmt::format("placement {} runs chunk {} on rank {}", to_string(layout.placement()), compute.chunk.value,
-                         layout.rank_of(compute.chunk).value);
-    }
-    if (!here.empty()) why = fmt::format("{}: {}: {}", place_of(cell), to_string(compute), here);
+    const std::string here = misfit(cell, compute, layout);
+    if (!here.empty()) why = fmt::format("{}: {}: {}", place_of(cell), to_string(compute, rows.dialect), here);
   });
   return why;
 }
 
+template <class Item>
+std::size_t num_misfits(const CsvRows<Item>& rows, const Layout& layout) {
+  std::size_t count = 0;
+  for_each_compute(rows, [&](const Cell& cell, const Compute& compute) {
+    count += layout.rank_of(compute.chunk).index() != cell.row ? 1 : 0;
+  });
+  return count;
+}
+
 // P = rows, V = chunks / rows, M = largest microbatch + 1, the placement that agrees with the rows.
 template <class Item>
-Layout infer_layout(const CsvRows<Item>& rows, std::string_view name) {
+Layout infer_layout(const CsvRows<Item>& rows, std::string_view name, CsvFit fit) {
   int num_chunks = 0;
   int microbatches = 0;
-  for_each_compute(rows, [&](const Cell&, const Compute& compute) {
+  std::pair<Cell, Compute> deepest;  // where the largest numbers stand, should they be too large
+  std::pair<Cell, Compute> last;
+  const auto where = [&](const std::pair<Cell, Compute>& place) {
+    return fmt::format("{}: {}", place_of(place.first), to_string(place.second, rows.dialect));
+  };
+  for_each_compute(rows, [&](const Cell& cell, const Compute& compute) {
+    if (compute.chunk.value >= num_chunks) deepest = {cell, compute};
+    if (compute.microbatch.value >= microbatches) last = {cell, compute};
     num_chunks = std::max(num_chunks, compute.chunk.value + 1);
     microbatches = std::max(microbatches, compute.microbatch.value + 1);
   });
@@ -127,20 +152,24 @@ Layout infer_layout(const CsvRows<Item>& rows, std::string_view name) {
     const auto idle = std::find_if(rows.items.begin(), rows.items.end(), [](const auto& row) { return row.empty(); });
     const std::string hint =
         idle == rows.items.end() ? "is a row missing?" : fmt::format("row {} is empty", idle - rows.items.begin() + 1);
-    throw InputError(fmt::format("{}: {} rows cannot share {} chunks evenly (the largest chunk is {}); {}", name, pp,
-                                 num_chunks, num_chunks - 1, hint));
+    throw InputError(fmt::format("{}: {}: {} rows cannot share {} chunks evenly (the largest chunk is {}); {}", name,
+                                 where(deepest), pp, num_chunks, num_chunks - 1, hint));
   }
+  std::string not_loop;
+  std::string not_vee;
   try {
     const Layout loop(pp, num_chunks / pp, microbatches, Placement::loop);
     const Layout vee(pp, num_chunks / pp, microbatches, Placement::vee);
-    const std::string not_loop = misfit(rows, loop);
+    not_loop = misfit(rows, loop);
     if (not_loop.empty()) return loop;
-    const std::string not_vee = misfit(rows, vee);
+    not_vee = misfit(rows, vee);
     if (not_vee.empty()) return vee;
-    throw InputError(fmt::format("fits neither placement: {}; {}", not_loop, not_vee));
+    if (fit == CsvFit::nearest) return num_misfits(rows, vee) < num_misfits(rows, loop) ? vee : loop;
   } catch (const InputError& error) {
-    throw InputError(fmt::format("{}: {}", name, error.what()));
+    const std::string places = deepest == last ? where(deepest) : fmt::format("{} and {}", where(deepest), where(last));
+    throw InputError(fmt::format("{}: {}: {}", name, places, error.what()));
   }
+  throw InputError(fmt::format("{}: fits neither placement: {}; {}", name, not_loop, not_vee));
 }
 
 template <class Item>
@@ -164,8 +193,8 @@ void require_numbered(const CsvRows<Item>& rows, const Layout& layout, std::stri
   const std::vector<ScheduleFault> faults = find_misnumbered(schedule);
   if (faults.empty()) return;
   const ScheduleFault& fault = faults.front();
-  throw InputError(
-      fmt::format("{}: {}: {}: {}", name, place_of(cells[fault.rank.index()][fault.column]), fault.token, fault.why));
+  throw InputError(fmt::format("{}: {}: {}: {}", name, place_of(cells[fault.rank.index()][fault.column]),
+                               respelled(fault.token, rows.dialect), fault.why));
 }
 
 template <class Item>
@@ -180,8 +209,8 @@ void require_fit(const CsvRows<Item>& rows, const Layout& layout, std::string_vi
 }
 
 template <class Item>
-Layout layout_of(const CsvRows<Item>& rows, std::string_view name, const std::optional<Layout>& layout) {
-  if (!layout) return infer_layout(rows, name);
+Layout layout_of(const CsvRows<Item>& rows, std::string_view name, const std::optional<Layout>& layout, CsvFit fit) {
+  if (!layout) return infer_layout(rows, name, fit);
   require_fit(rows, *layout, name);
   return *layout;
 }

@@ -111,6 +111,7 @@ TEST_CASE("a receive that nobody serves is named alone", "[cache][deadlock]") {
     const DeadlockReport report = check_deadlock(program, model);
     CHECK(report.deadlock);
     CHECK(text_of(report) == "0:0RECV_B0 ");
+    CHECK(report.unmatched);
   }
 }
 
@@ -136,6 +137,7 @@ TEST_CASE("a step that waits for a later one of its own rank is a cycle", "[cach
     const DeadlockReport report = check_deadlock(program, model);
     CHECK(report.deadlock);
     CHECK(text_of(report) == "0:0B0 0:0RECV_B0 1:1SEND_B0 1:1F0 1:1RECV_F0 0:0SEND_F0 ");
+    CHECK_FALSE(report.unmatched);
   }
 }
 

@@ -31,6 +31,16 @@ void expect_line(const InputError& error) {
   }
 }
 
+// Whatever the rows' placement and numbers, they are named, not followed.
+void judge_misplaced(std::string_view text, CsvDialect dialect) {
+  (void)check_schedule(read_compute_csv(text, "fuzz", std::nullopt, dialect, nullptr, CsvFit::nearest));
+}
+
+void judge_misplaced_comms(std::string_view text, CsvDialect dialect) {
+  const CommsSchedule schedule = read_comms_csv(text, "fuzz", std::nullopt, dialect, CsvFit::nearest);
+  (void)check_comms(schedule, all_channel_models());
+}
+
 void read_compute(std::string_view text, CsvDialect dialect) {
   CsvColumns columns;
   const Schedule schedule = read_compute_csv(text, "fuzz", std::nullopt, dialect, &columns);
@@ -72,5 +82,7 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
   const std::string text(data + 1, data + size);
   try_to([&] { read_compute(text, dialect); });
   try_to([&] { read_comms(text, dialect); });
+  try_to([&] { judge_misplaced(text, dialect); });
+  try_to([&] { judge_misplaced_comms(text, dialect); });
   return 0;
 }

@@ -99,6 +99,17 @@ TEST_CASE("a token that a lenient reader would guess at is refused", "[schedule]
   CHECK_THROWS_AS(parse_action(std::string_view("0F0\0", 4)), InputError);
 }
 
+TEST_CASE("a token respelled in the old dialect is read there as the same", "[schedule]") {
+  for (const std::string token : {"0F0", "3B12", "3I12", "3W12"}) {
+    const std::string old = respelled(token, CsvDialect::legacy);
+    CHECK(parse_action(old, CsvDialect::legacy) == parse_action(token));
+    CHECK(respelled(token, CsvDialect::current) == token);
+  }
+  CHECK(respelled("3B12", CsvDialect::legacy) == "3BW12");
+  for (const std::string other : {"", "0SEND_F1", "add 3", "(0F7;7B3)OVERLAP_F_B"})
+    CHECK(respelled(other, CsvDialect::legacy) == other);
+}
+
 TEST_CASE("a refusal says what was wrong with the token", "[schedule]") {
   const auto why = [](std::string_view token) { return input_error_of([&] { (void)parse_action(token); }); };
   CHECK_THAT(why("0F0junk"), Contains("\"0F0junk\"") && Contains("\"junk\" stands after the microbatch"));
@@ -113,6 +124,7 @@ TEST_CASE("a refusal says what was wrong with the token", "[schedule]") {
     CHECK_THAT(why("0" + type + "1"), Contains(type + " is not a computation"));
     CHECK_THAT(why("0" + type), Contains(type + " is not a computation"));
   }
+  CHECK_THAT(why("( 0F1 ; 0B0 )OVERLAP_F_B"), Contains("blanks may stand around a cell, but not inside a pair"));
   CHECK_THAT(why("0F\xd9\xa3"), Contains("\\xd9\\xa3"));
   CHECK(why(std::string(5000, 'x')).size() < 300);
 }

@@ -137,6 +137,19 @@ TEST_CASE("rows that fit no placement are refused with the cells that break each
                      "4F0,4B0\n"),
              Contains("3 rows cannot share 5 chunks") && Contains("is a row missing?"));
   CHECK_THAT(refusal("65535F0\n"), Contains("V (virtual stages per rank) is 65536"));
+  CHECK_THAT(refusal("0F0,,1024F0\n"), Contains("row 1 (rank 0), column 3: 1024F0") && Contains("1..1024"));
+  CHECK_THAT(refusal("0F0\n2F0\n"), Contains("row 2 (rank 1), column 1: 2F0: 2 rows cannot share 3 chunks"));
+}
+
+TEST_CASE("rows that fit no placement are read on the nearer one where that is asked for", "[schedule]") {
+  const auto read = [](std::string_view text, CsvDialect dialect = CsvDialect::current) {
+    return read_compute_csv(text, "x", std::nullopt, dialect, nullptr, CsvFit::nearest);
+  };
+  CHECK(read("0F0,1F0\n2F0,3F0\n").layout == Layout(2, 2, 1, Placement::loop));
+  CHECK(read("0F0,3F0,1F1\n1F0,2F0\n").layout == Layout(2, 2, 2, Placement::vee));
+  CHECK_THROWS_AS(read("0F0\n2F0\n"), InputError);
+  CHECK_THAT(input_error_of([] { (void)read_compute_csv("0F0,1BW0\n1F0,0BW0\n", "x", {}, CsvDialect::legacy); }),
+             Contains("1BW0"));
 }
 
 TEST_CASE("a file must fit the layout that is asked for", "[schedule]") {

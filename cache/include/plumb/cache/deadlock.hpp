@@ -38,12 +38,13 @@ struct BlockedStep {
 struct DeadlockReport {
   ChannelModel model = ChannelModel::buffered;
   bool deadlock = false;
+  bool unmatched = false;          // not a cycle: the one step listed waits for a message that nobody sends or takes
   std::vector<BlockedStep> cycle;  // each waits for the next, the last for the first
 };
 
-// A message whose partner never comes is a cycle of its own. Messages match by their place in the channel (buffered: by
-// what they are); whether they carry what the receiver expects is verify_program's to say. Linear in the program.
-// Throws InputError if an index in the program is out of range.
+// A message whose partner never comes is reported as `unmatched`. Messages match by their place in the channel
+// (buffered: by what they are); whether they carry what the receiver expects is verify_program's to say. Linear in the
+// program. Throws InputError if an index in the program is out of range.
 DeadlockReport check_deadlock(const Program& program, ChannelModel model);
 
 struct ProgramFault {

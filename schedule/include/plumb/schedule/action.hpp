@@ -37,6 +37,12 @@ struct Action {
 std::string to_string(const Compute& compute);  // "3F12"
 std::string to_string(const Action& action);
 
+// The same in another dialect: legacy has B for an I and BW for a B.
+std::string to_string(const Compute& compute, CsvDialect dialect);
+
+// `token` as the dialect spells it; what is no computation stays as it is.
+std::string respelled(std::string_view token, CsvDialect dialect);
+
 // Strict: the whole token must match, digits are ASCII without leading zeros, a microbatch is required. Throws
 // InputError with the token and what was expected. Communication tokens (SEND_F and the like) are refused by name.
 Action parse_action(std::string_view token, CsvDialect dialect = CsvDialect::current);

@@ -47,7 +47,7 @@ CommsItem parse_comms_item(std::string_view token, CsvDialect dialect = CsvDiale
 // beyond the layout is refused here, anything else that is wrong is check_comms's to say. Reads at most 128 MiB and
 // 2^24 cells. Throws InputError.
 CommsSchedule read_comms_csv(std::string_view text, std::string_view name, std::optional<Layout> layout = std::nullopt,
-                             CsvDialect dialect = CsvDialect::current);
+                             CsvDialect dialect = CsvDialect::current, CsvFit fit = CsvFit::exact);
 
 // True if the text spells any communication, so that it must be read as compute+comms. A quick look, not a parse.
 bool spells_communication(std::string_view text);

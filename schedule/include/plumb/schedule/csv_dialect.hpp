@@ -13,4 +13,8 @@ namespace plumb {
 
 enum class CsvDialect : std::uint8_t { current, legacy };
 
+// Rows that agree with no placement are refused (`exact`), or read on the placement that fewer of them break
+// (`nearest`), for check_schedule and check_comms to name every one; numbers of communications are then theirs, too.
+enum class CsvFit : std::uint8_t { exact, nearest };
+
 }  // namespace plumb

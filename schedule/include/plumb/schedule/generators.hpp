@@ -16,19 +16,19 @@ namespace plumb {
 // M activations on every rank.
 Schedule gpipe(const Layout& layout, bool forward_only = false);
 
-// 1F1B, V = 1: rank r runs min(P-r-1, M) warm-up forwards, then pairs (F, B), then the remaining B. Any M >= 1.
+// 1F1B, V = 1: rank r runs min(M, P-r) warm-up forwards, then pairs (B, F), then the remaining B. Any M >= 1.
 // Bubble per rank (P-1)(F+B); at most min(M, P-r) activations are alive on rank r.
 Schedule one_f_one_b(const Layout& layout, bool forward_only = false);
 
 // Interleaved 1F1B with groups of `group` consecutive microbatches per virtual stage (Megatron's order; the last group
-// may be shorter). Warm-up min(2(P-r-1) + (V-1)*group, M*V). Legal if P <= group <= M and (M mod group == 0 or M mod
-// group >= P); when M < P the only group is M with the warm-up clamped, otherwise the nearest legal group and M are
+// may be shorter). Warm-up min(2(P-r-1) + (V-1)*group + 1, M*V). Legal if P <= group <= M and (M mod group == 0 or M
+// mod group >= P); when M < P the only group is M with the warm-up clamped, otherwise the nearest legal group and M are
 // named. V = 1 is plain 1F1B with any group. Placement loop only (unless V = 1 or P = 1). Bubble per rank (P-1)(F+B) in
 // chunk units (more when M < P); at most min(M*V, (V-1)*group + 2(P-1-r) + 1) activations on rank r.
 Schedule interleaved(const Layout& layout, int group, bool forward_only = false);
 
 // The same with torch's rule: torch_group(layout) microbatches in every group, and for V = 1 the long warm-up
-// 2(P-r-1) too, so that it is not plain 1F1B (same bubble, 2(P-1-r) + 1 activations).
+// 2(P-r-1) + 1 too, so that it is not plain 1F1B (same bubble, 2(P-1-r) + 1 activations).
 Schedule interleaved_torch(const Layout& layout, bool forward_only = false);
 
 // All forwards chunk by chunk, then all backwards from the deepest chunk and the last microbatch up (looped
@@ -37,7 +37,7 @@ Schedule interleaved_torch(const Layout& layout, bool forward_only = false);
 Schedule breadth_first(const Layout& layout, bool forward_only = false);
 
 // Zero bubble with the memory of 1F1B (ZB-H1, for V = 1 also ZB1P): the interleaved order with a split backward and
-// warm-up min((V-1)*group + P-r-1, M*V); from the (r+1)-th backward on each I is followed by the oldest pending W.
+// warm-up min((V-1)*group + P-r, M*V); from the (r+1)-th backward on each I is followed by the oldest pending W.
 // Groups as in interleaved(); with torch_group(layout) the order is torch's. Placement loop only (unless V = 1 or
 // P = 1). Bubble (P-1)(F + I - min(F,I,W)) if M >= P; at most min(M*V, (V-1)*group + P) activations on every rank.
 Schedule zb_h1(const Layout& layout, int group, bool forward_only = false);
