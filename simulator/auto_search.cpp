@@ -55,6 +55,7 @@ struct Flow {
 struct Setting {
   SteadyKeys keys;
   std::vector<std::int64_t> limit;
+  int seed = -1;  // as in FoundOrder
 };
 
 struct Tried {
@@ -67,7 +68,7 @@ class Search {
   Search(const ListProblem& problem, std::int64_t budget, const std::function<void(std::int64_t)>& spent)
       : whole_(problem), flow_(problem), budget_(budget), report_(spent) {}
 
-  std::vector<ListResult> run(const std::vector<StrictTimes>& seeds, std::size_t most) {
+  std::vector<FoundOrder> run(const std::vector<StrictTimes>& seeds, std::size_t most) {
     ListProblem part = shortened(whole_, short_microbatches());
     std::vector<Tried> best = sweep(part, seeds);
     const std::size_t starts = std::min<std::size_t>(best.size(), 4);
@@ -151,8 +152,11 @@ class Search {
       best.insert(place, {std::move(setting), std::move(result)});
       if (best.size() > 24) best.pop_back();
     };
-    for (const StrictTimes& seed : seeds)
-      attempt(from_times(seed, 4));
+    for (std::size_t i = 0; i < seeds.size(); ++i) {
+      Setting setting = from_times(seeds[i], 4);
+      setting.seed = static_cast<int>(i);
+      attempt(std::move(setting));
+    }
     const int vp = whole_.layout.vp();
     for (const int patience : {4, 0, 8}) {
       for (const bool backward_first : {true, false}) {
@@ -247,21 +251,23 @@ class Search {
     ListKeys keys;
     std::vector<std::int64_t> limit;
     ListResult result;
+    int seed = -1;
   };
 
-  std::vector<ListResult> finish(std::vector<Tried> settings, const std::vector<StrictTimes>& seeds, bool polish,
+  std::vector<FoundOrder> finish(std::vector<Tried> settings, const std::vector<StrictTimes>& seeds, bool polish,
                                  std::size_t most) {
     std::vector<Whole> found;
-    const auto add = [&](ListKeys keys, const std::vector<std::int64_t>& limit) {
+    const auto add = [&](ListKeys keys, const std::vector<std::int64_t>& limit, int seed) {
       ListResult result = evaluate(whole_, keys, limit);
-      found.push_back({std::move(keys), limit, std::move(result)});
+      found.push_back({std::move(keys), limit, std::move(result), seed});
     };
     for (const Tried& tried : settings)
-      add(spread(tried.setting.keys, whole_), tried.setting.limit);
+      add(spread(tried.setting.keys, whole_), tried.setting.limit, tried.setting.seed);
     if (polish) {
-      for (const StrictTimes& seed : seeds) {
+      for (std::size_t i = 0; i < seeds.size(); ++i) {
         for (const int patience : {2, 8, strict_order}) {
-          add(ListKeys{{seed.start[0], seed.start[1], seed.start[2]}, patience}, limit_);
+          const StrictTimes& seed = seeds[i];
+          add(ListKeys{{seed.start[0], seed.start[1], seed.start[2]}, patience}, limit_, static_cast<int>(i));
         }
       }
     }
@@ -280,16 +286,17 @@ class Search {
         }
       }
     }
-    std::vector<ListResult> results;
+    std::vector<FoundOrder> results;
     for (const Whole& whole : found)
-      results.push_back(evaluate(whole_, whole.keys, whole.limit, true));
-    std::stable_sort(results.begin(), results.end(), better);
+      results.push_back({evaluate(whole_, whole.keys, whole.limit, true), whole.seed});
+    std::stable_sort(results.begin(), results.end(),
+                     [](const FoundOrder& a, const FoundOrder& b) { return better(a.result, b.result); });
     return results;
   }
 
   // The same step with its own start times for keys, so that it can change in ways that no greedy choice leads to.
   Whole in_order(const Whole& greedy) {
-    Whole strict{{{}, strict_order}, limit_, {}};
+    Whole strict{{{}, strict_order}, limit_, {}, greedy.seed};
     for (std::vector<std::int64_t>& keys : strict.keys.of)
       keys.resize(whole_.chunks() * whole_.microbatches());
     for (const std::vector<ListCompute>& rank : evaluate(whole_, greedy.keys, greedy.limit, true).ranks) {
@@ -361,7 +368,7 @@ class Search {
 
 }  // namespace
 
-std::vector<ListResult> search_orders(const ListProblem& problem, const std::vector<StrictTimes>& seeds,
+std::vector<FoundOrder> search_orders(const ListProblem& problem, const std::vector<StrictTimes>& seeds,
                                       std::int64_t budget, std::size_t most,
                                       const std::function<void(std::int64_t)>& spent) {
   return Search(problem, budget, spent).run(seeds, most);

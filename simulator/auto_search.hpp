@@ -16,8 +16,13 @@
 
 namespace plumb {
 
+struct FoundOrder {
+  ListResult result;  // with its order
+  int seed = -1;      // index of the known order that it was searched from; -1: a rule
+};
+
 // The best orders found, best first, at most `most`. `seeds`: start times of known orders, to begin from as well.
-std::vector<ListResult> search_orders(const ListProblem& problem, const std::vector<StrictTimes>& seeds,
+std::vector<FoundOrder> search_orders(const ListProblem& problem, const std::vector<StrictTimes>& seeds,
                                       std::int64_t budget, std::size_t most,
                                       const std::function<void(std::int64_t)>& spent);
 

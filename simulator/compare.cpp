@@ -18,7 +18,8 @@ std::vector<PolicyRow> compare_policies(const Schedule& schedule, const DepthMap
   if (depth.residual() == Residual::standard) {
     throw InputError("a standard residual has no blocks to route: compare policies with attnres-block or attnres-full");
   }
-  const LowerOptions lowering{.post_ahead = post_ahead, .costs = plan_costs(costs)};
+  LowerOptions lowering{.post_ahead = post_ahead, .costs = plan_costs(costs)};
+  lowering.costs.duplex = options.duplex;
   std::vector<PolicyRow> rows;
   for (const Policy policy : {Policy::standard, Policy::naive, Policy::relay, Policy::direct, Policy::cached}) {
     const DepthMap map = policy == Policy::standard ? without_blocks(depth) : depth;

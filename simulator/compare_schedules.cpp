@@ -6,7 +6,6 @@
 #include <nlohmann/json.hpp>
 
 #include "plumb/cache/lower.hpp"
-#include "plumb/simulator/simulate.hpp"
 
 namespace plumb {
 namespace {
@@ -47,13 +46,15 @@ std::vector<ActionTimes> times_by_depth(const ActionTimes& average, int num_chun
 }
 
 ScheduleRow simulate_schedule(const Schedule& schedule, const DepthMap& depth, Policy policy, const CostModel& costs,
-                              int post_ahead) {
-  const Program program = lower(schedule, depth, policy, {.post_ahead = post_ahead, .costs = costs.plan_costs()});
+                              int post_ahead, const SimOptions& simulation) {
+  PlanCosts plan = costs.plan_costs();
+  plan.duplex = simulation.duplex;
+  const Program program = lower(schedule, depth, policy, {.post_ahead = post_ahead, .costs = plan});
   ScheduleRow row{.schedule = schedule.name,
                   .vp = schedule.layout.vp(),
                   .placement = schedule.layout.placement(),
                   .refused = {},
-                  .report = make_report(program, costs, simulate(program, costs)),
+                  .report = make_report(program, costs, simulate(program, costs, simulation)),
                   .peak_activation_shares = peak_shares(program)};
   return row;
 }
@@ -70,6 +71,7 @@ std::string to_json(const std::vector<ScheduleRow>& rows) {
     const SimReport& report = row.report;
     const MemoryPeak peak = worst_peak(report);
     entry["refused"] = nullptr;
+    if (!row.chosen.empty()) entry["chosen"] = row.chosen;
     entry["step_us"] = to_us(report.step);
     entry["bubble_over_step"] = report.bubble_over_step;
     entry["exposed_comm_us"] = to_us(exposed_communication(row));

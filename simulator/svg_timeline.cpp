@@ -299,29 +299,28 @@ class Drawing {
     }
   }
 
-  // Both halves share the rank for as long as either runs; where it waits between them the cell has a gap.
+  // The first half above, the second below. Both share the rank for as long as either runs; where it waits between
+  // them, each stands alone in its own time.
   void draw_pair(std::size_t row, const Compute& first, const Compute& second, const ComputeTimes& a,
                  const ComputeTimes& b) {
-    std::vector<AxisSpan> spans;
-    if (b.start <= a.end) {
-      spans = axis_.spans(a.start, std::max(a.end, b.end));
-    } else {
-      spans = axis_.spans(a.start, a.end);
-      for (const AxisSpan& span : axis_.spans(b.start, b.end))
-        spans.push_back(span);
-    }
-    const double half = (rows_.height - 1) / 2;
+    const bool split = b.start > a.end;
+    const SimTime end = std::max(a.end, b.end);
     const std::string title =
         title_of(row, fmt::format("{} and {} together", to_string(first), to_string(second)), a.start, b.end);
-    for (const AxisSpan& span : spans) {
-      const double y = band_top(span.band) + rows_.top(row) + 0.5;
-      rect(left + span.x, y, span.width, half, class_of(first), title);
-      rect(left + span.x, y + half, span.width, half, class_of(second), title);
-    }
+    draw_half(row, first, axis_.spans(a.start, split ? a.end : end), 0,
+              split ? title_of(row, to_string(first), a.start, a.end) : title);
+    draw_half(row, second, axis_.spans(split ? b.start : a.start, end), 1,
+              split ? title_of(row, to_string(second), b.start, b.end) : title);
+  }
+
+  void draw_half(std::size_t row, const Compute& compute, const std::vector<AxisSpan>& spans, int which,
+                 const std::string& title) {
+    const double height = (rows_.height - 1) / 2;
+    const double offset = rows_.top(row) + 0.5 + which * height;
+    for (const AxisSpan& span : spans)
+      rect(left + span.x, band_top(span.band) + offset, span.width, height, class_of(compute), title);
     if (const AxisSpan* span = widest(spans); span != nullptr && rows_.height >= 20) {
-      const double y = band_top(span->band) + rows_.top(row) + 0.5;
-      number(*span, y + half / 2 + 3, first, 8, "k");
-      number(*span, y + half * 1.5 + 3, second, 8, "k");
+      number(*span, band_top(span->band) + offset + height / 2 + 3, compute, 8, "k");
     }
   }
 

@@ -127,6 +127,51 @@ TEST_CASE("auto is never slower than a named schedule that fits the memory, and 
   CHECK(faster > compared / 2);
 }
 
+TEST_CASE("more memory never makes auto slower, and what it takes stays within each limit", "[simulator]") {
+  Dice dice(11);
+  for (int round = 0; round < 12; ++round) {
+    AutoRequest request = random_request(dice);
+    request.layout = Layout(dice.roll(2, 3), dice.roll(1, 2), dice.roll(3, 6));
+    request.depth = random_depth(dice, request.layout.num_chunks(), 40);
+    request.costs = uneven_model(dice, request.layout.num_chunks());
+    request.memory.assign(1, {1, dice.roll(0, 1)});
+    request.budget = 150'000;
+    std::optional<SimTime> before;
+    for (std::int64_t limit = request.layout.vp(); limit <= 14; ++limit) {
+      request.memory_limit.clear();
+      if (limit < 14) request.memory_limit = {limit};
+      CAPTURE(round, limit);
+      const AutoSchedule found = auto_schedule(request);
+      REQUIRE(within_limit(found.schedule, request));
+      if (before) REQUIRE(found.step <= *before);
+      before = found.step;
+    }
+  }
+}
+
+TEST_CASE("where a named order cannot be beaten nothing is searched", "[simulator]") {
+  AutoRequest request{.layout = Layout(1, 2, 8), .depth = DepthMap(8, 2, {4, 8}), .costs = free_links()};
+  std::int64_t searched = 0;
+  request.progress = [&](const AutoProgress& progress) { searched += progress.phase == "search" ? 1 : 0; };
+  const AutoSchedule found = auto_schedule(request);
+  CHECK(found.step == found.lower_bound);
+  CHECK(searched == 0);
+  CHECK(found.candidates[found.chosen].name != "auto");
+}
+
+TEST_CASE("an order of the search says where it comes from", "[simulator]") {
+  Dice dice(12);
+  for (int round = 0; round < 20; ++round) {
+    const AutoSchedule found = auto_schedule(random_request(dice));
+    std::vector<std::string> named{"a rule of its own"};
+    for (const AutoCandidate& candidate : found.candidates) {
+      if (candidate.name != "auto") named.push_back(candidate.name);
+      CHECK(candidate.from.empty() == (candidate.name != "auto"));
+      if (!candidate.from.empty()) CHECK(std::find(named.begin(), named.end(), candidate.from) != named.end());
+    }
+  }
+}
+
 TEST_CASE("memory for one microbatch is enough for a schedule, one unit less is refused with rank and amount",
           "[simulator]") {
   Dice dice(8);

@@ -3,8 +3,9 @@
 // auto_schedule.hpp: a schedule made for given costs and a memory limit, instead of for a name.
 //
 // It starts from every named schedule that fits the limit, searches orders with a list scheduler of its own, and
-// simulates the best of both: what it returns is never slower, in simulate(), than the best named one that fits. Uneven
-// chunks, heads and slow links are where it gains. The limit counts chunk activations only; what the cache and the
+// simulates the best of both: what it returns is never slower, in simulate(), than the best named one that fits, nor
+// than what it returns under a tighter limit (one limit for all ranks, steps of up to budget / 1000 computations).
+// Uneven chunks, heads and slow links are where it gains. The limit counts chunk activations only; what the cache and the
 // weights hold comes on top. No randomness, no clock: the same request gives the same schedule. Not thread-safe to
 // share a request's callback; otherwise pure.
 #pragma once
@@ -58,7 +59,8 @@ struct AutoCandidate {
   Placement placement = Placement::loop;
   std::vector<std::int64_t> peak;  // memory per rank
   bool fits = false;
-  std::optional<SimTime> step;  // simulated; absent if it does not fit or cannot be better than one already simulated
+  std::string from;               // of a searched one: the named order it was searched from, or "rules of its own"
+  std::optional<SimTime> step{};  // simulated; absent if it does not fit or cannot be better than one already simulated
 };
 
 struct AutoSchedule {

@@ -3,9 +3,8 @@
 // compare_schedules.hpp: the same model on the same ranks under several schedules.
 //
 // Schedules differ in the number of virtual stages they run on, so "the time of a chunk" means different amounts of
-// work. Here the time of an average chunk is given once, for a stated number of chunks, and every chunk of every
-// schedule takes its part of the whole in proportion to its sublayers. Each schedule is lowered for the costs it is
-// simulated with.
+// work: the caller gives each schedule the costs of its own chunks, for which times_by_depth() is one way. Each
+// schedule is lowered for the costs it is simulated with.
 #pragma once
 
 #include <string>
@@ -15,6 +14,7 @@
 #include "plumb/schedule/named.hpp"
 #include "plumb/simulator/cost_model.hpp"
 #include "plumb/simulator/report.hpp"
+#include "plumb/simulator/simulate.hpp"
 
 namespace plumb {
 
@@ -34,11 +34,12 @@ struct ScheduleRow {
   // Most activations alive on one rank, in shares of a P-th part of the model (a rank's chunks for one microbatch):
   // comparable across V, which chunk counts are not.
   double peak_activation_shares = 0;
+  std::string chosen{};  // of auto: the order that it took, "zb-v" or "auto, from zb-h1"; else empty
 };
 
-// `costs` as made from times_by_depth().
+// `costs` of this schedule's own chunks.
 ScheduleRow simulate_schedule(const Schedule& schedule, const DepthMap& depth, Policy policy, const CostModel& costs,
-                              int post_ahead = 1);
+                              int post_ahead = 1, const SimOptions& simulation = {});
 
 // The mean over ranks.
 inline SimTime exposed_communication(const ScheduleRow& row) { return row.report.bubble.waiting; }
@@ -46,7 +47,7 @@ inline SimTime exposed_communication(const ScheduleRow& row) { return row.report
 // [{"schedule": "1f1b", "vp": 1, "placement": "loop", "refused": null, "step_us": .., "bubble_over_step": ..,
 // "exposed_comm_us": .., "peak_activation_chunks": .., "peak_activation_shares": .., "peak_resident_units": ..,
 // "peak_bytes": .., "forward_units_per_microbatch": .., "bytes_per_step": .., "traffic_equals_formula": true}, ..]; a
-// refused one ends after its reason. Peaks of the worst rank.
+// refused one ends after its reason; auto has "chosen" besides. Peaks of the worst rank.
 std::string to_json(const std::vector<ScheduleRow>& rows);
 
 }  // namespace plumb
