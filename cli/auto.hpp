@@ -18,4 +18,11 @@ AutoSchedule search_schedule(const Options& options, const Layout& layout);
 // What was compared, as a table.
 std::string table_of(const AutoSchedule& found);
 
+// One line: which order was chosen, where the search for it began, and what no order can beat.
+std::string choice_of(const AutoSchedule& found);
+
+// {"chosen": .., "from": null|.., "placement": .., "step_us": .., "lower_bound_us": .., "candidates": [{"schedule": ..,
+// "placement": .., "peak_activation_chunks": .., "fits": .., "step_us": null|..}, ..]}.
+std::string to_json(const AutoSchedule& found);
+
 }  // namespace plumb::cli

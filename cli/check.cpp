@@ -1,13 +1,16 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plumb/schedule/check.hpp"
 
+#include <algorithm>
 #include <cstdio>
+#include <string_view>
 
 #include <fmt/format.h>
 
 #include "check_answer.hpp"
 #include "commands.hpp"
 #include "exit.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 #include "plumb/cache/comms_check.hpp"
 #include "plumb/cache/deadlock.hpp"
@@ -16,6 +19,7 @@
 #include "plumb/schedule/comms_csv.hpp"
 #include "plumb/schedule/compute_csv.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/schedule/named.hpp"
 
 namespace plumb::cli {
 
@@ -30,7 +34,23 @@ std::vector<ChannelModel> resolve_models(const Options& options) {
     }
     return {ChannelModel::shared_fifo};
   }
-  return options.channels ? std::vector{parse_channel_model(*options.channels)} : all_channel_models();
+  if (!options.channels) return all_channel_models();
+  std::vector<ChannelModel> models;
+  std::string_view rest = *options.channels;
+  for (bool more = true; more;) {
+    const std::string_view name = rest.substr(0, rest.find(','));
+    more = name.size() < rest.size();
+    rest.remove_prefix(name.size() + (more ? 1 : 0));
+    try {
+      models.push_back(parse_channel_model(name));
+    } catch (const InputError& error) {
+      throw InputError(fmt::format("--channels '{}': {}", name, error.what()));
+    }
+    if (std::count(models.begin(), models.end(), models.back()) > 1) {
+      throw InputError(fmt::format("--channels '{}' names {} twice", *options.channels, name));
+    }
+  }
+  return models;
 }
 
 std::vector<ChannelVerdict> try_models(const Program& program, const Options& options) {
@@ -46,25 +66,36 @@ std::string size_of(const Layout& layout) {
                      to_string(layout.placement()), layout.microbatches());
 }
 
-void require_placement(const Options& options, const Layout& layout) {
-  if (options.placement && parse_placement(*options.placement) != layout.placement()) {
-    throw InputError(
-        fmt::format("{} is placed as {}, not as {}", options.file, to_string(layout.placement()), *options.placement));
-  }
+// A placement asked for is what the rows are judged by.
+void place_as_asked(const Options& options, Layout& layout) {
+  if (!options.placement) return;
+  layout = Layout(layout.pp(), layout.vp(), layout.microbatches(), parse_placement(*options.placement));
 }
 
 CsvDialect dialect_of(const Options& options) { return options.legacy ? CsvDialect::legacy : CsvDialect::current; }
+
+bool is_known_schedule(const std::string& name) {
+  const auto kinds = all_schedule_kinds();
+  return name == "auto" || name.ends_with(".csv") ||
+         std::any_of(kinds.begin(), kinds.end(), [&](ScheduleKind kind) { return to_string(kind) == name; });
+}
 
 Answer check_program_json(const std::string& text, const Options& options) {
   if (options.placement || options.legacy) {
     throw InputError(
         fmt::format("{} goes with a CSV, not with a program", options.legacy ? "--legacy" : "--placement"));
   }
+  // Measured: a document takes about eight times its text.
+  require_memory(8.0 * static_cast<double>(text.size()), "reading " + options.file);
   const Program program = program_from_json(text);
   Answer answer;
   answer.subject = fmt::format("program {}: {} ranks, {} messages", to_string(digest(program)), program.layout.pp(),
                                program.messages.size());
   answer.forward_only = program.forward_only;
+  if (!is_known_schedule(program.schedule_name)) {
+    answer.notes.push_back(
+        fmt::format("its schedule is called '{}', which is no name known here", one_line(program.schedule_name)));
+  }
   for (const ProgramFault& fault : verify_program(program)) {
     answer.faults.push_back({fault.rank, static_cast<std::size_t>(fault.position), fault.token, fault.why});
   }
@@ -91,8 +122,9 @@ void place_in_file(const CsvColumns& columns, std::vector<ScheduleFault>& faults
 
 Answer check_compute_csv(const std::string& text, const Options& options) {
   CsvColumns columns;
-  const Schedule schedule = read_compute_csv(text, options.file, std::nullopt, dialect_of(options), &columns);
-  require_placement(options, schedule.layout);
+  Schedule schedule =
+      read_compute_csv(text, options.file, std::nullopt, dialect_of(options), &columns, CsvFit::nearest);
+  place_as_asked(options, schedule.layout);
   const Layout& layout = schedule.layout;
   Answer answer;
   answer.subject = fmt::format("schedule: {}, {} actions; messages of an ordinary residual, one tensor per hop",
@@ -108,14 +140,16 @@ Answer check_compute_csv(const std::string& text, const Options& options) {
     // A compute-only file says nothing of messages: judge the ones of an ordinary residual, one tensor per hop.
     const int chunks = layout.num_chunks();
     const DepthMap depth(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard);
+    require_memory(bytes_needed(Product::simulation, layout, depth, Policy::standard, false),
+                   "judging the messages of " + size_text(layout));
     add_channels(answer, try_models(lower(schedule, depth, Policy::standard), options));
   }
   return answer;
 }
 
 Answer check_comms_csv(const std::string& text, const Options& options) {
-  const CommsSchedule schedule = read_comms_csv(text, options.file, std::nullopt, dialect_of(options));
-  require_placement(options, schedule.layout);
+  CommsSchedule schedule = read_comms_csv(text, options.file, std::nullopt, dialect_of(options), CsvFit::nearest);
+  place_as_asked(options, schedule.layout);
   std::size_t num_computations = 0;
   std::size_t num_items = 0;
   for (const std::vector<CommsItem>& items : schedule.ranks) {
@@ -142,6 +176,18 @@ Answer check_comms_csv(const std::string& text, const Options& options) {
   return answer;
 }
 
+// As the file does.
+void spell(Answer& answer, CsvDialect dialect) {
+  for (ScheduleFault& fault : answer.faults)
+    fault.token = respelled(fault.token, dialect);
+  for (BlockedStep& step : answer.cycle)
+    step.action = respelled(step.action, dialect);
+  for (ChannelVerdict& verdict : answer.channels) {
+    for (BlockedStep& step : verdict.deadlock.cycle)
+      step.action = respelled(step.action, dialect);
+  }
+}
+
 }  // namespace
 
 int run_check(const Options& options) {
@@ -151,16 +197,17 @@ int run_check(const Options& options) {
   if (first == std::string::npos) {
     throw InputError(fmt::format("{} is empty: a torch schedule CSV or a program JSON is needed", options.file));
   }
-  const Answer answer = text[first] == '{'           ? check_program_json(text, options)
-                        : spells_communication(text) ? check_comms_csv(text, options)
-                                                     : check_compute_csv(text, options);
+  Answer answer = text[first] == '{'           ? check_program_json(text, options)
+                  : spells_communication(text) ? check_comms_csv(text, options)
+                                               : check_compute_csv(text, options);
+  spell(answer, dialect_of(options));
   if (options.json) {
     print_json(answer);
   } else {
     print_text(answer);
   }
   if (!answer.ok()) {
-    fmt::print(stderr, "config: {} is {}\n", options.file,
+    fmt::print(stderr, "config: {} is {}\n", one_line(options.file),
                answer.faults.empty() ? "free of faults but can deadlock" : "not a legal schedule or program");
     return exit_no;
   }

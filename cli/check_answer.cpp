@@ -13,6 +13,47 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
+bool same(const DeadlockReport& a, const DeadlockReport& b) {
+  return a.unmatched == b.unmatched && std::equal(a.cycle.begin(), a.cycle.end(), b.cycle.begin(), b.cycle.end(),
+                                                  [](const BlockedStep& x, const BlockedStep& y) {
+                                                    return x.rank == y.rank && x.action == y.action;
+                                                  });
+}
+
+// The deadlocks of all models, those that are alike together.
+struct Group {
+  std::vector<std::string_view> channels;
+  const DeadlockReport* report = nullptr;
+};
+
+std::vector<Group> groups_of(const std::vector<ChannelVerdict>& verdicts) {
+  std::vector<Group> groups;
+  for (const ChannelVerdict& verdict : verdicts) {
+    if (!verdict.deadlock.deadlock) continue;
+    auto group = std::find_if(groups.begin(), groups.end(),
+                              [&](const Group& known) { return same(*known.report, verdict.deadlock); });
+    if (group == groups.end()) group = groups.insert(group, Group{{}, &verdict.deadlock});
+    group->channels.push_back(to_string(verdict.deadlock.model));
+  }
+  return groups;
+}
+
+Json steps_json(const std::vector<BlockedStep>& cycle) {
+  Json steps = Json::array();
+  for (const BlockedStep& step : cycle) {
+    steps.push_back({{"rank", step.rank.value}, {"action", step.action}});
+  }
+  return steps;
+}
+
+std::string cycle_text(const std::vector<BlockedStep>& cycle) {
+  std::string text = "cycle, each waits for the next:";
+  for (const BlockedStep& step : cycle) {
+    text += fmt::format(" rank {} {} ->", step.rank.value, step.action);
+  }
+  return text + fmt::format(" rank {} {}", cycle.front().rank.value, cycle.front().action);
+}
+
 }  // namespace
 
 void add_channels(Answer& answer, std::vector<ChannelVerdict> channels) {
@@ -21,6 +62,7 @@ void add_channels(Answer& answer, std::vector<ChannelVerdict> channels) {
     if (verdict.deadlock.deadlock && !answer.deadlocks && answer.cycle.empty()) {
       answer.cycle = verdict.deadlock.cycle;
       answer.deadlocks = verdict.deadlock.model;
+      answer.unmatched = verdict.deadlock.unmatched;
     }
     if (!verdict.mismatch) {
       continue;
@@ -43,13 +85,15 @@ void print_json(const Answer& answer) {
   }
   Json deadlock;
   if (!answer.cycle.empty()) {
-    Json cycle = Json::array();
-    for (const BlockedStep& step : answer.cycle) {
-      cycle.push_back({{"rank", step.rank.value}, {"action", step.action}});
-    }
-    deadlock = {{"cycle", std::move(cycle)}};
+    deadlock = {{"cycle", steps_json(answer.cycle)}};
     if (answer.deadlocks) {
       deadlock["channels"] = std::string(to_string(*answer.deadlocks));
+      deadlock["unmatched"] = answer.unmatched;
+      for (const Group& group : groups_of(answer.channels)) {
+        deadlock["all"].push_back({{"channels", group.channels},
+                                   {"unmatched", group.report->unmatched},
+                                   {"cycle", steps_json(group.report->cycle)}});
+      }
     }
   }
   Json models = Json::object();
@@ -82,12 +126,13 @@ void print_text(const Answer& answer) {
     const char* said = verdict.deadlock.deadlock ? "DEADLOCK" : verdict.mismatch ? "WRONG DATA" : "cannot deadlock";
     fmt::print("  {:<14} {}\n", to_string(verdict.deadlock.model), said);
   }
-  if (!answer.cycle.empty()) {
-    fmt::print("cycle, each waits for the next:");
-    for (const BlockedStep& step : answer.cycle) {
-      fmt::print(" rank {} {} ->", step.rank.value, step.action);
-    }
-    fmt::print(" rank {} {}\n", answer.cycle.front().rank.value, answer.cycle.front().action);
+  if (!answer.cycle.empty() && !answer.deadlocks) fmt::print("{}\n", cycle_text(answer.cycle));
+  for (const Group& group : groups_of(answer.channels)) {
+    const BlockedStep& first = group.report->cycle.front();
+    fmt::print("{}: {}\n", fmt::join(group.channels, ", "),
+               group.report->unmatched
+                   ? fmt::format("unmatched, its partner never comes: rank {} {}", first.rank.value, first.action)
+                   : cycle_text(group.report->cycle));
   }
   fmt::print("{}\n", answer.ok() ? "ok" : "not ok");
 }

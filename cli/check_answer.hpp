@@ -21,13 +21,15 @@ struct Answer {
   std::vector<ChannelVerdict> channels;   // one per model tried
   std::vector<BlockedStep> cycle;         // of the schedule itself, or of the first model that deadlocks
   std::optional<ChannelModel> deadlocks;  // that model
+  bool unmatched = false;                 // there: not a cycle but one step whose partner never comes
   bool ok() const { return faults.empty() && cycle.empty(); }
 };
 
 // The first model that deadlocks gives the cycle, and receives that take another message's place become faults.
 void add_channels(Answer& answer, std::vector<ChannelVerdict> channels);
 
-// One JSON object: ok, forward_only, errors, deadlock, channels_safe, notes. Rows and columns count from 0.
+// One JSON object: ok, forward_only, errors, deadlock, channels_safe, notes. Rows and columns count from 0. `deadlock`
+// has the first cycle with its channels, whether it is an unmatched message instead, and in `all` those of every model.
 void print_json(const Answer& answer);
 
 // Rows and columns count from 1.

@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 
 #include "plumb/schedule/error.hpp"
+#include "plumb/simulator/compare_schedules.hpp"
 #include "plumb/simulator/layer_costs.hpp"
 
 namespace plumb::cli {
@@ -24,13 +25,23 @@ double parse_number(std::string_view flag, std::string_view text) {
   return value;
 }
 
-std::vector<ActionTimes> times_of_chunks(const Options& options, const DepthMap& depth) {
-  if (!options.costs) {
-    if (options.teraflops) throw InputError("--teraflops goes with --costs model only");
-    return {resolve_times(options)};
+ActionTimes scaled(const ActionTimes& times, double share) {
+  const auto part = [&](SimTime time) { return from_us(to_us(time) * share, "the time of a chunk"); };
+  return {part(times.forward), part(times.backward), part(times.backward_input), part(times.backward_weight)};
+}
+
+std::vector<ActionTimes> times_of_chunks(const Options& options, const DepthMap& depth, int asked_chunks) {
+  const std::string costs = options.costs.value_or("");
+  if (options.costs && costs != "model" && costs != "depth") {
+    throw InputError(fmt::format("--costs '{}' is unknown, legal are depth and model", costs));
   }
-  if (*options.costs != "model")
-    throw InputError(fmt::format("--costs '{}' is unknown, legal is model", *options.costs));
+  if (options.teraflops && costs != "model") throw InputError("--teraflops goes with --costs model only");
+  if (costs == "depth") return times_by_depth(resolve_times(options), asked_chunks, depth);
+  if (!options.costs) {
+    const ActionTimes times = resolve_times(options);
+    if (asked_chunks == depth.num_chunks()) return {times};
+    return {scaled(times, static_cast<double>(asked_chunks) / depth.num_chunks())};
+  }
   if (!options.model) throw InputError("--costs model needs --model, whose layers it counts");
   if (!options.action_us.empty()) throw InputError("--costs model and --action-us exclude each other");
   return chunk_times(
@@ -44,9 +55,10 @@ ActionTimes resolve_times(const Options& options) {
   const std::string& text = options.action_us;
   std::map<char, double> given;
   std::string_view rest = text;
-  while (!rest.empty()) {
+  for (bool more = !text.empty(); more;) {
     const std::string_view item = rest.substr(0, rest.find(','));
-    rest.remove_prefix(std::min(rest.size(), item.size() + 1));
+    more = item.size() < rest.size();
+    rest.remove_prefix(item.size() + (more ? 1 : 0));
     if (item.size() < 3 || item[1] != '=' || std::string_view("FBIW").find(item[0]) == std::string_view::npos) {
       throw InputError(
           fmt::format("--action-us '{}': '{}' is not OP=MICROSECONDS with OP one of F, B, I, W", text, item));
@@ -81,12 +93,52 @@ Link resolve_link(const Options& options, const UnitBytes& bytes) {
       latency, rate == "inf" ? std::numeric_limits<double>::infinity() : parse_number("--hop-GBps", rate), bytes);
 }
 
-CostModel resolve_sim_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes) {
-  return CostModel(times_of_chunks(options, depth), resolve_link(options, bytes), bytes);
+CostModel resolve_sim_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes,
+                            std::optional<int> asked_chunks) {
+  return CostModel(times_of_chunks(options, depth, asked_chunks.value_or(depth.num_chunks())),
+                   resolve_link(options, bytes), bytes);
 }
 
-CostModel resolve_plan_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes) {
-  return CostModel(times_of_chunks(options, depth), gives_link(options) ? resolve_link(options, bytes) : Link{}, bytes);
+CostModel resolve_plan_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes,
+                             std::optional<int> asked_chunks) {
+  return CostModel(times_of_chunks(options, depth, asked_chunks.value_or(depth.num_chunks())),
+                   gives_link(options) ? resolve_link(options, bytes) : Link{}, bytes);
+}
+
+SimOptions resolve_simulation(const Options& options) {
+  SimOptions simulation;
+  if (options.single_stream) {
+    simulation.order = ChannelOrder::single_stream;
+    simulation.duplex = Duplex::half;
+  }
+  return simulation;
+}
+
+CostModel resolve_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes,
+                        std::optional<int> asked_chunks) {
+  return options.subcommand == "sim" ? resolve_sim_costs(options, depth, bytes, asked_chunks)
+                                     : resolve_plan_costs(options, depth, bytes, asked_chunks);
+}
+
+bool gives_costs(const Options& options) {
+  return gives_link(options) || !options.action_us.empty() || options.costs.has_value();
+}
+
+std::string costs_text(const Options& options, const CostModel& costs, std::string_view microsecond) {
+  std::string text;
+  if (options.costs == "model") {
+    text = fmt::format("times of each chunk by the layers of {} at {:g} teraflops", *options.model,
+                       options.teraflops.value_or(400));
+  } else {
+    const ActionTimes times = resolve_times(options);
+    text = fmt::format("F, I, W, B = {:g}, {:g}, {:g}, {:g} {} per chunk{}", to_us(times.forward),
+                       to_us(times.backward_input), to_us(times.backward_weight), to_us(times.backward), microsecond,
+                       options.costs == "depth" ? " on average, in proportion to its sublayers" : "");
+  }
+  const Link& link = costs.link(RankId(0), RankId(0));
+  if (link.latency.count() == 0 && link.value_unit.count() == 0) return text + "; messages are free";
+  return text + fmt::format("; a message takes {:g} {} and {:g} {} per tensor", to_us(link.latency), microsecond,
+                            to_us(link.value_unit), microsecond);
 }
 
 std::string percent(double fraction) { return fmt::format("{:.2f} %", fraction * 100); }

@@ -23,4 +23,9 @@ struct EnvironmentError : std::runtime_error {
   using std::runtime_error::runtime_error;
 };
 
+// The problem is legal but too large for this machine; the last stderr line begins with "memory".
+struct OutOfMemory : std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
 }  // namespace plumb::cli

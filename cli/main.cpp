@@ -5,6 +5,7 @@
 
 #include "commands.hpp"
 #include "exit.hpp"
+#include "output.hpp"
 #include "plumb/schedule/error.hpp"
 #include "resolve.hpp"
 
@@ -21,6 +22,11 @@ int run(Options& options) {
   exec_sibling(options);
 }
 
+int failed(std::string_view reason, std::string_view why, int code) {
+  fmt::print(stderr, "{}: {}\n", reason, one_line(why));
+  return code;
+}
+
 // stdout is part of the answer: a full disk or a closed pipe must not look like success.
 int flushed(int code) {
   if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
@@ -33,20 +39,19 @@ int flushed(int code) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  ignore_file_size_signal();
   try {
     Options options;
     return flushed(parse(argc, argv, options) == Parsed::done ? exit_fine : run(options));
   } catch (const UsageError& error) {
-    fmt::print(stderr, "usage: {}\n", error.what());
-    return exit_bad_input;
+    return failed("usage", error.what(), exit_bad_input);
   } catch (const plumb::InputError& error) {
-    fmt::print(stderr, "config: {}\n", error.what());
-    return exit_bad_input;
+    return failed("config", error.what(), exit_bad_input);
+  } catch (const OutOfMemory& error) {
+    return failed("memory", error.what(), exit_environment);
   } catch (const std::bad_alloc&) {
-    fmt::print(stderr, "memory: not enough memory for a problem of this size\n");
-    return exit_environment;
+    return failed("memory", "not enough memory for a problem of this size", exit_environment);
   } catch (const std::exception& error) {
-    fmt::print(stderr, "config: {}\n", error.what());
-    return exit_environment;
+    return failed("config", error.what(), exit_environment);
   }
 }

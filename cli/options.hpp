@@ -65,6 +65,7 @@ struct Options {
   std::string trace;
   std::string against;
   bool compare_cache = false;
+  bool single_stream = false;
 
   // rehearse.
   std::int64_t unit_bytes = 65536;

@@ -3,10 +3,13 @@
 
 #include <algorithm>
 #include <array>
+#include <cerrno>
+#include <csignal>
 #include <cstdio>
 #include <filesystem>
 #include <fstream>
 #include <iostream>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -26,7 +29,7 @@ std::string Table::text() const {
       const std::string& cell = rows_[r][i];
       widths[i] = std::max(widths[i], cell.size());
       numeric[i] =
-          numeric[i] && (r == 0 || cell.empty() || std::string_view("0123456789+-").find(cell[0]) != cell.npos);
+          numeric[i] && (r == 0 || cell.empty() || std::string_view("0123456789+-<").find(cell[0]) != cell.npos);
     }
   }
   std::string out;
@@ -61,9 +64,26 @@ void write_in_place(const std::string& path, const std::function<void(std::ostre
   }
 }
 
+// Removed at the end, unless it has got its name by then.
+class Temporary {
+ public:
+  explicit Temporary(std::string path) : path_(std::move(path)) {}
+  Temporary(const Temporary&) = delete;
+  Temporary& operator=(const Temporary&) = delete;
+  ~Temporary() {
+    std::error_code ignored;
+    std::filesystem::remove(path_, ignored);
+  }
+  const std::string& path() const { return path_; }
+
+ private:
+  std::string path_;
+};
+
 }  // namespace
 
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write) {
+  ignore_file_size_signal();
   std::error_code error;
   const std::filesystem::file_status status = std::filesystem::status(path, error);  // follows links
   if (std::filesystem::is_directory(status)) {
@@ -78,25 +98,36 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   } else if (std::filesystem::is_symlink(std::filesystem::symlink_status(path, error))) {
     target = target.parent_path() / std::filesystem::read_symlink(path);  // a link to a file yet to be made
   }
-  const std::string temporary = fmt::format("{}.{}.tmp", target.string(), getpid());
-  const auto fail = [&](std::string_view what) {
-    std::error_code ignored;
-    std::filesystem::remove(temporary, ignored);
-    cannot_write(path, what);
-  };
-  std::ofstream file(temporary, std::ios::binary);
+  const Temporary temporary(fmt::format("{}.{}.tmp", target.string(), getpid()));
+  std::ofstream file(temporary.path(), std::ios::binary);
   if (!file) {
-    fail("the directory does not exist or may not be written");
+    cannot_write(path, "the directory does not exist or may not be written");
   }
+  errno = 0;
   write(file);
   file.close();
   if (!file) {
-    fail("the disk refused it");
+    cannot_write(path, errno == EFBIG ? "a file may not be that large here" : "the disk refused it");
   }
-  std::filesystem::rename(temporary, target, error);
+  std::filesystem::rename(temporary.path(), target, error);
   if (error) {
-    fail(error.message());
+    cannot_write(path, error.message());
   }
+}
+
+void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
+
+std::string one_line(std::string_view text) {
+  std::string line;
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    if (byte < 0x20 || byte == 0x7f) {
+      line += fmt::format("\\x{:02x}", byte);
+    } else {
+      line += c;
+    }
+  }
+  return line;
 }
 
 void write_output(const std::string& path, std::string_view text) {

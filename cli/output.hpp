@@ -22,9 +22,15 @@ class Table {
   std::vector<std::vector<std::string>> rows_;
 };
 
-// A regular or new file is written beside itself and renamed; a link is followed; a pipe or device is written in place.
-// Throws EnvironmentError naming the path.
+// A regular or new file is written beside itself and renamed, and nothing is left beside it when that fails or `write`
+// throws; a link is followed; a pipe or device is written in place. Throws EnvironmentError naming the path.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
+
+// A write beyond `ulimit -f` then fails like one to a full disk instead of ending the process. write_file does it too.
+void ignore_file_size_signal();
+
+// Control characters become \xNN, so that a message stays one line whatever a path or a file holds.
+std::string one_line(std::string_view text);
 
 // The same for a text; an empty path or "-" is stdout.
 void write_output(const std::string& path, std::string_view text);

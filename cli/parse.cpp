@@ -59,7 +59,10 @@ void add_order(CLI::App& app, Options& o) {
 
 void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::string& rate) {
   app.add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
-  app.add_option("--costs", o.costs, "model: times of each chunk by the layers and head of --model, see --teraflops");
+  app.add_option(
+      "--costs", o.costs,
+      "depth: times in proportion to a chunk's sublayers; model: by the layers and head of --model, see --teraflops "
+      "[every chunk alike]");
   app.add_option("--teraflops", o.teraflops, "what one rank reaches, for --costs model [400]");
   app.add_option("--memory-chunks", o.memory_chunks,
                  "chunk activations that a rank may hold, for --schedule auto [any number]");
@@ -69,7 +72,8 @@ void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::str
 }
 
 void add_compare(CLI::App& app, Options& o) {
-  app.add_option("--compare", o.compare, "schedules to set side by side: S1,S2,... or all");
+  app.add_option("--compare", o.compare,
+                 "schedules to set side by side: S1,S2,..., auto among them, or all that have names");
 }
 
 void add_json(CLI::App& app, Options& o) { app.add_flag("--json", o.json, "one JSON object on stdout"); }
@@ -93,7 +97,7 @@ CLI::App* add_plan(CLI::App& app, Options& o) {
   sub->add_option("-o,--output", o.output, "write to FILE instead of stdout");
   add_compare(*sub, o);
   add_sizes(*sub, o);
-  add_costs(*sub, o, "[messages are free unless a link is given; --compare: 200]", "[50 where a link is given]");
+  add_costs(*sub, o, "[messages are free unless a link is given]", "[50 where a link is given]");
   add_json(*sub, o);
   return sub;
 }
@@ -103,9 +107,12 @@ CLI::App* add_check(CLI::App& app, Options& o) {
       app.add_subcommand("check", "is a schedule (CSV) or program (JSON) complete, legal and free of deadlock?");
   sub->add_option("file", o.file, "a torch schedule CSV (with communication or without) or a program JSON; - for stdin")
       ->required();
-  sub->add_option("--channels", o.channels,
-                  "buffered, fifo-per-edge, fifo-per-pair, single-stream or rendezvous [all of them]");
-  sub->add_flag("--shared-fifo", o.shared_fifo, "fifo-per-pair with one queue for both directions");
+  sub->add_option(
+      "--channels", o.channels,
+      "which to try, one or several: buffered, fifo-per-edge, fifo-per-pair, shared-fifo, single-stream, rendezvous "
+      "[all of them]");
+  sub->add_flag("--shared-fifo", o.shared_fifo,
+                "the same as --channels shared-fifo: one queue for both directions of a pair");
   sub->add_flag("--legacy", o.legacy, "torch's old CSV dialect: B input gradient, W, BW full backward");
   sub->add_option("--placement", o.placement, "loop or vee [the one that fits]");
   add_json(*sub, o);
@@ -122,6 +129,8 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
   add_compare(*sub, o);
   sub->add_option("--against", o.against, "compare with a run: the event log that plumb rehearse --log wrote");
+  sub->add_flag("--single-stream", o.single_stream,
+                "one communication stream per rank: one message at a time, in or out, in the order of the program");
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
   add_json(*sub, o);
   return sub;

@@ -9,6 +9,7 @@
 #include "auto.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 #include "plan_text.hpp"
 #include "plumb/cache/comms_program.hpp"
@@ -28,6 +29,12 @@ namespace {
 
 constexpr std::array<std::string_view, 6> formats = {"text", "csv", "csv-comms", "json", "svg", "trace"};
 
+Product product_of(const std::string& format) {
+  if (format == "csv") return Product::table;
+  if (format == "json") return Product::json;
+  return format == "text" ? Product::text : Product::simulation;
+}
+
 std::string resolve_format(const Options& options) {
   const std::string format = options.json ? "json" : options.format;
   if (std::find(formats.begin(), formats.end(), format) == formats.end()) {
@@ -39,14 +46,12 @@ std::string resolve_format(const Options& options) {
   return format;
 }
 
-bool gives_costs(const Options& options) { return gives_link(options) || !options.action_us.empty(); }
-
 // An order alone, in torch's format: nothing in it has times, unless the search made it for them.
 void refuse_costs_of_csv(const Options& options) {
   if (gives_costs(options) && !wants_auto(options)) {
     throw InputError(
-        "a CSV has no times: --action-us, --hop-us, --hop-GBps and --unit-us go with --format csv only for --schedule "
-        "auto");
+        "a CSV has no times: --action-us, --costs, --hop-us, --hop-GBps and --unit-us go with --format csv only for "
+        "--schedule auto");
   }
 }
 
@@ -55,6 +60,7 @@ struct Planned {
   Schedule schedule;
   Depth depth;
   CostModel costs;
+  std::string found;  // what auto chose, in words; else empty
 
   Program lowered(const Options& options, const PlanCosts& plan) const {
     return lower(schedule, depth.map, resolve_policy(options, depth.map),
@@ -68,19 +74,9 @@ struct Planned {
   Program program_to_simulate(const Options& options) const { return lowered(options, costs.plan_costs()); }
 };
 
-std::string costs_text(const Options& options, const CostModel& costs) {
-  const ChunkId chunk;
-  const auto us = [&](Op op) { return to_us(costs.time_of(op, chunk)); };
-  std::string text = fmt::format("F, I, W, B = {:g}, {:g}, {:g}, {:g} \u00b5s per chunk; ", us(Op::forward),
-                                 us(Op::backward_input), us(Op::backward_weight), us(Op::backward));
-  if (!gives_link(options)) return text + "messages are free";
-  const Link& link = costs.link(RankId(0), RankId(0));
-  return text + fmt::format("a message takes {:g} \u00b5s and {:g} \u00b5s per tensor", to_us(link.latency),
-                            to_us(link.value_unit));
-}
-
 std::string svg_of(const Options& options, const Planned& planned, const Program& program) {
-  SvgOptions drawing{.title = planned.schedule.name, .subtitle = costs_text(options, planned.costs), .messages = true};
+  SvgOptions drawing{
+      .title = planned.schedule.name, .subtitle = costs_text(options, planned.costs, "\u00b5s"), .messages = true};
   if (program.routing.policy != Policy::standard) {
     drawing.title += fmt::format(", routing {}", to_string(program.routing.policy));
     drawing.subtitle = planned.depth.description + "; " + drawing.subtitle;
@@ -105,7 +101,9 @@ std::string text_of(const Options& options, const Planned& planned) {
   const SimReport report = make_report(simulated, planned.costs, simulate(simulated, planned.costs));
   std::optional<ScheduleRequest> request;
   if (!wants_auto(options) && !options.costs) request = resolve_request(options, simulated.layout.vp());
-  return plan_text(planned.program(options), planned.depth, request, planned.costs, report);
+  return plan_text(planned.program(options), planned.depth,
+                   {.request = request, .costs = costs_text(options, planned.costs), .found = planned.found},
+                   planned.costs, report);
 }
 
 }  // namespace
@@ -117,12 +115,22 @@ int run_plan(const Options& options) {
   }
   const Layout layout = resolve_layout(options);
   if (format == "csv") refuse_costs_of_csv(options);
-  Schedule schedule = resolve_schedule(options, layout);
-  Depth depth = format == "json" ? resolve_depth(options, layout) : resolve_depth_or_none(options, layout);
+  Depth depth = resolve_depth_or_none(options, layout);
+  require_memory(
+      bytes_needed(product_of(format), layout, depth.map, resolve_policy(options, depth.map), splits_backward(options)),
+      fmt::format("--format {} of {}", format, size_text(layout)));
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   CostModel costs = resolve_plan_costs(options, depth.map, bytes);
-  (void)resolve_policy(options, depth.map);
-  const Planned planned{std::move(schedule), std::move(depth), std::move(costs)};
+  std::string found;
+  Schedule schedule = [&] {
+    if (!wants_auto(options)) return resolve_schedule(options, layout);
+    AutoSchedule searched = search_schedule(options, layout);
+    found = choice_of(searched);
+    return std::move(searched.schedule);
+  }();
+  const Planned planned{std::move(schedule), std::move(depth), std::move(costs), std::move(found)};
+  // The other formats have no place for it.
+  if (!planned.found.empty() && format != "text") fmt::print(stderr, "{}\n", planned.found);
   if (format == "csv") {
     write_output(options.output, write_compute_csv(planned.schedule));
   } else if (format == "csv-comms") {

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <set>
+#include <string_view>
 
 #include <fmt/format.h>
 
+#include "auto.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare_schedules.hpp"
@@ -15,32 +19,39 @@ namespace plumb::cli {
 
 namespace {
 
-std::vector<ScheduleKind> resolve_kinds(const std::string& text) {
+constexpr std::string_view auto_name = "auto";
+
+// A named schedule, or auto.
+struct Entry {
+  std::string name;
+  std::optional<ScheduleKind> kind;
+};
+
+std::vector<Entry> resolve_entries(const std::string& text) {
+  std::vector<Entry> entries;
   if (text == "all") {
-    return {all_schedule_kinds().begin(), all_schedule_kinds().end()};
+    for (const ScheduleKind kind : all_schedule_kinds())
+      entries.push_back({std::string(to_string(kind)), kind});
+    return entries;
   }
-  std::vector<ScheduleKind> kinds;
-  std::set<ScheduleKind> seen;
+  std::set<std::string_view> seen;
   std::string_view rest = text;
   while (true) {
     const std::string_view name = rest.substr(0, rest.find(','));
-    const ScheduleKind kind = parse_schedule_kind(name);
-    if (!seen.insert(kind).second) {
+    Entry entry{std::string(name), std::nullopt};
+    if (name != auto_name) entry.kind = named_schedule(entry.name);
+    if (!seen.insert(name).second) {
       throw InputError(fmt::format("--compare '{}' names {} twice", text, name));
     }
-    kinds.push_back(kind);
+    entries.push_back(std::move(entry));
     if (name.size() == rest.size()) {
-      return kinds;
+      return entries;
     }
     rest.remove_prefix(name.size() + 1);
   }
 }
 
 void refuse_what_does_not_go(const Options& options) {
-  if (options.costs || options.memory_chunks) {
-    throw InputError(fmt::format("{} does not go with --compare: `plumb sim --schedule auto` compares under it",
-                                 options.costs ? "--costs" : "--memory-chunks"));
-  }
   if (options.schedule || options.placement) {
     throw InputError(fmt::format("--{} does not go with --compare, whose schedules bring their own",
                                  options.schedule ? "schedule" : "placement"));
@@ -49,27 +60,66 @@ void refuse_what_does_not_go(const Options& options) {
     throw InputError(
         fmt::format("--compare prints a table or --json and does not go with --format {}", options.format));
   }
-  if (!options.trace.empty() || options.compare_cache) {
-    throw InputError(
-        fmt::format("{} does not go with --compare", options.compare_cache ? "--compare-cache" : "--trace"));
+  if (!options.trace.empty() || options.compare_cache || !options.against.empty()) {
+    throw InputError(fmt::format("{} does not go with --compare", options.compare_cache   ? "--compare-cache"
+                                                                  : options.trace.empty() ? "--against"
+                                                                                          : "--trace"));
   }
 }
 
-// One schedule of the comparison: the options as if it had been asked for alone.
-ScheduleRow run_one(const Options& options, ScheduleKind kind, int vp, const ActionTimes& average, bool with_group) {
-  Options alone = options;
-  alone.schedule = std::string(to_string(kind));
-  alone.vp = vp;
-  if (!with_group) {
-    alone.group.reset();
-    alone.group_rule.reset();
+void refuse_what_nobody_takes(const Options& options, const std::vector<Entry>& entries) {
+  const auto any = [&](auto&& takes) { return std::any_of(entries.begin(), entries.end(), takes); };
+  if ((options.group || options.group_rule) && !any([](const Entry& e) { return e.kind && takes_group(*e.kind); })) {
+    throw InputError("--group and --group-rule go with interleaved and zb-h1 only, and --compare names neither");
   }
-  const Layout layout = resolve_layout(alone);
-  const Depth depth = resolve_depth(alone, layout);
-  const UnitBytes bytes = resolve_bytes(alone, depth.hidden);
-  const CostModel costs(times_by_depth(average, options.pp * options.vp, depth.map), resolve_link(alone, bytes), bytes);
-  return simulate_schedule(resolve_schedule(alone, layout), depth.map, resolve_policy(alone, depth.map), costs,
-                           options.post_ahead);
+  if (options.memory_chunks && !any([](const Entry& e) { return !e.kind; })) {
+    throw InputError("--memory-chunks is the limit of auto, which --compare does not name");
+  }
+}
+
+// The virtual stages that it runs on. Auto searches on those asked for.
+int stages_of(const Entry& entry, int vp) { return entry.kind ? virtual_stages_of(*entry.kind, vp) : vp; }
+
+// One row of the comparison: the options as if that schedule had been asked for alone.
+struct Single {
+  Options options;
+  Layout layout;
+  Depth depth;
+  CostModel costs;
+};
+
+Single alone(const Options& options, const Entry& entry) {
+  Options own = options;
+  own.schedule = entry.name;
+  own.vp = stages_of(entry, options.vp);
+  if (entry.kind) own.memory_chunks.reset();
+  if (!entry.kind || !takes_group(*entry.kind)) {
+    own.group.reset();
+    own.group_rule.reset();
+  }
+  const Layout layout = resolve_layout(own);
+  Depth depth = resolve_depth_of(own, layout);
+  CostModel costs = resolve_costs(own, depth.map, resolve_bytes(own, depth.hidden), options.pp * options.vp);
+  return {std::move(own), layout, std::move(depth), std::move(costs)};
+}
+
+ScheduleRow run_one(const Options& options, const Entry& entry) {
+  const Single single = alone(options, entry);
+  const Policy policy = resolve_policy(single.options, single.depth.map);
+  require_memory(
+      bytes_needed(Product::simulation, single.layout, single.depth.map, policy, splits_backward(single.options)),
+      fmt::format("simulating {} with {}", entry.name, size_text(single.layout)));
+  const auto simulated = [&](const Schedule& schedule) {
+    return simulate_schedule(schedule, single.depth.map, policy, single.costs, options.post_ahead,
+                             resolve_simulation(options));
+  };
+  if (entry.kind) return simulated(resolve_schedule(single.options, single.layout));
+  const AutoSchedule found = search_schedule(single.options, single.layout);
+  ScheduleRow row = simulated(found.schedule);
+  const AutoCandidate& chosen = found.candidates[found.chosen];
+  row.schedule = auto_name;
+  row.chosen = chosen.name == auto_name ? fmt::format("{}, from {}", chosen.name, chosen.from) : chosen.name;
+  return row;
 }
 
 std::string table_of(const std::vector<ScheduleRow>& rows) {
@@ -98,6 +148,10 @@ std::string table_of(const std::vector<ScheduleRow>& rows) {
   std::string text = table.text();
   bool first = true;
   for (const ScheduleRow& row : rows) {
+    if (!row.chosen.empty()) {
+      text += fmt::format("{}auto chose {} ({} placement)\n", first ? "\n" : "", row.chosen, to_string(row.placement));
+      first = false;
+    }
     if (!row.refused.empty()) {
       text += fmt::format("{}{} does not fit: {}\n", first ? "\n" : "", row.schedule, row.refused);
       first = false;
@@ -110,21 +164,20 @@ std::string table_of(const std::vector<ScheduleRow>& rows) {
 
 int run_compare_schedules(const Options& options) {
   refuse_what_does_not_go(options);
-  const std::vector<ScheduleKind> kinds = resolve_kinds(*options.compare);
-  const bool any_group = std::any_of(kinds.begin(), kinds.end(), takes_group);
-  if ((options.group || options.group_rule) && !any_group) {
-    throw InputError("--group and --group-rule go with interleaved and zb-h1 only, and --compare names neither");
-  }
-  const Layout layout = resolve_layout(options);  // a wrong P, V or M is nobody's row
-  const ActionTimes average = resolve_times(options);
-  std::string description;
+  const std::vector<Entry> entries = resolve_entries(*options.compare);
+  refuse_what_nobody_takes(options, entries);
+  // What is wrong for all of them is nobody's row.
+  const Layout layout = resolve_layout(options);
+  const Depth depth = resolve_depth_of(options, layout);
+  const Policy policy = resolve_policy(options, depth.map);
+  const CostModel costs = resolve_costs(options, depth.map, resolve_bytes(options, depth.hidden));
   std::vector<ScheduleRow> rows;
-  for (const ScheduleKind kind : kinds) {
-    const int vp = virtual_stages_of(kind, options.vp);
+  for (const Entry& entry : entries) {
     try {
-      rows.push_back(run_one(options, kind, vp, average, takes_group(kind)));
+      rows.push_back(run_one(options, entry));
     } catch (const InputError& error) {
-      rows.push_back({std::string(to_string(kind)), vp, placement_of(kind), error.what(), {}, 0});
+      const Placement placement = entry.kind ? placement_of(*entry.kind) : layout.placement();
+      rows.push_back({entry.name, stages_of(entry, options.vp), placement, error.what(), {}, 0});
     }
   }
   if (std::none_of(rows.begin(), rows.end(), [](const ScheduleRow& row) { return row.refused.empty(); })) {
@@ -132,18 +185,15 @@ int run_compare_schedules(const Options& options) {
   }
   std::string text;
   if (options.json || options.format == "json") {
-    text = fmt::format("{{\"schedules\":{}}}\n", to_json(rows));
+    text = fmt::format("{{\"costs\":\"{}\",\"schedules\":{}}}\n", costs_text(options, costs), to_json(rows));
   } else {
     text = fmt::format(
-        "{}\n{} ranks, {} microbatches, routing {}; one simulated step per schedule\nF, I, W, B = {:g}, {:g}, {:g}, "
-        "{:g} "
-        "us for an average chunk of {} (V = {}); every chunk in proportion to its sublayers\n\n{}\n"
+        "{}\n{} ranks, {} microbatches, routing {}; one simulated step per schedule\n{}\n"
+        "a chunk is one of {} (V = {}); on other V it takes its part of that\n\n{}\n"
         "peaks are the worst rank's: chunks = activations alive; shares = the same in P-th parts of the model; blocks "
         "and bytes = what the cache holds\n",
-        resolve_depth(options, layout).description, layout.pp(), layout.microbatches(),
-        to_string(resolve_policy(options, resolve_depth(options, layout).map)), to_us(average.forward),
-        to_us(average.backward_input), to_us(average.backward_weight), to_us(average.backward), layout.num_chunks(),
-        layout.vp(), table_of(rows));
+        depth.description, layout.pp(), layout.microbatches(), to_string(policy), costs_text(options, costs),
+        layout.num_chunks(), layout.vp(), table_of(rows));
   }
   write_output(options.output, text);
   return 0;

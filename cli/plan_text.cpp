@@ -143,16 +143,18 @@ std::string bubble_text(const Program& program, const ScheduleRequest& request, 
 
 }  // namespace
 
-std::string plan_text(const Program& program, const Depth& depth, const std::optional<ScheduleRequest>& request,
-                      const CostModel& costs, const SimReport& report) {
+std::string plan_text(const Program& program, const Depth& depth, const PlanNotes& notes, const CostModel& costs,
+                      const SimReport& report) {
+  const std::optional<ScheduleRequest>& request = notes.request;
   const Layout& layout = program.layout;
   std::optional<ScheduleFormulas> formulas;
   if (request) formulas = formulas_of(*request, layout);
   std::string out = fmt::format(
       "{}\n{}: {} ranks x {} virtual stages ({} placement), {} microbatches, routing {}, {} messages per step\n"
-      "program digest {}\n\n",
+      "program digest {}\n{}{}{}\n\n",
       depth.description, program.schedule_name, layout.pp(), layout.vp(), to_string(layout.placement()),
-      layout.microbatches(), to_string(program.routing.policy), program.messages.size(), to_string(digest(program)));
+      layout.microbatches(), to_string(program.routing.policy), program.messages.size(), to_string(digest(program)),
+      notes.costs, notes.found.empty() ? "" : "\n", notes.found);
   Table table({"rank", "warm-up", "steady", "cool-down", "peak activations", "by formula", "value slots",
                "gradient slots", "urgent sends", "bulk sends", "adds"});
   std::vector<Phases> phases;
@@ -165,8 +167,9 @@ std::string plan_text(const Program& program, const Depth& depth, const std::opt
     };
     table.add({fmt::to_string(r), fmt::to_string(phases[r].warmup), fmt::to_string(phases[r].steady),
                fmt::to_string(phases[r].cooldown), fmt::to_string(phases[r].peak),
-               formulas ? fmt::to_string(formulas->peak[r]) : "-", fmt::to_string(rank.num_value_slots),
-               fmt::to_string(rank.num_gradient_slots), fmt::to_string(count(CommKind::send, MessageLane::urgent)),
+               formulas ? fmt::format("{}{}", formulas->peak_is_exact ? "" : "<=", formulas->peak[r]) : "-",
+               fmt::to_string(rank.num_value_slots), fmt::to_string(rank.num_gradient_slots),
+               fmt::to_string(count(CommKind::send, MessageLane::urgent)),
                fmt::to_string(count(CommKind::send, MessageLane::bulk)),
                fmt::to_string(std::count_if(rank.comm.begin(), rank.comm.end(),
                                             [](const CommStep& step) { return step.kind == CommKind::add; }))});

@@ -13,9 +13,14 @@
 
 namespace plumb::cli {
 
-// `report`: of a simulation of this schedule under `costs`. Without a request there is no formula: a searched order, or
-// chunks with times of their own.
-std::string plan_text(const Program& program, const Depth& depth, const std::optional<ScheduleRequest>& request,
-                      const CostModel& costs, const SimReport& report);
+struct PlanNotes {
+  std::optional<ScheduleRequest> request;  // none: no formulas, for a searched order or chunks with times of their own
+  std::string costs;                       // which are used
+  std::string found;                       // what auto chose; else empty
+};
+
+// `report`: of a simulation of this schedule under `costs`.
+std::string plan_text(const Program& program, const Depth& depth, const PlanNotes& notes, const CostModel& costs,
+                      const SimReport& report);
 
 }  // namespace plumb::cli

@@ -124,6 +124,12 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
     rest.remove_prefix(item.size() + 1);
   }
   if (static_cast<int>(cuts.size()) == chunks - 1) {
+    if (!cuts.empty() && cuts.back() == sublayers) {
+      throw InputError(fmt::format(
+          "--cuts has {} counts for {} chunks and the last is {}, all there is: nothing is left for the last chunk; is "
+          "one forgotten? If it shall be empty, give {} once more",
+          cuts.size(), chunks, sublayers, sublayers));
+    }
     cuts.push_back(sublayers);
   }
   if (static_cast<int>(cuts.size()) != chunks) {
@@ -131,15 +137,6 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
         fmt::format("--cuts has {} counts, {} chunks need {} or {}", cuts.size(), chunks, chunks - 1, chunks));
   }
   return cuts;
-}
-
-// The command line knows one name more than the library, whose schedules need no costs.
-ScheduleKind named_schedule(const std::string& name) {
-  try {
-    return parse_schedule_kind(name);
-  } catch (const InputError& error) {
-    throw InputError(fmt::format("{} and auto", error.what()));
-  }
 }
 
 }  // namespace
@@ -172,6 +169,14 @@ void apply_layout(Options& options) {
   }
 }
 
+ScheduleKind named_schedule(const std::string& name) {
+  try {
+    return parse_schedule_kind(name);
+  } catch (const InputError& error) {
+    throw InputError(fmt::format("{} and auto", error.what()));
+  }
+}
+
 Layout resolve_layout(const Options& options) {
   const bool named = options.schedule && (!wants_auto(options) || options.subcommand == "volume");
   const ScheduleKind kind = named ? named_schedule(*options.schedule) : default_schedule(options.vp);
@@ -198,10 +203,17 @@ Depth resolve_depth(const Options& options, const Layout& layout) {
                                        .policy = parse_policy(options.cache.value_or("cached"))});
   } else {
     cuts = parse_cuts(options.cuts, sublayers.count, chunks);
+    if (options.layout && cuts.back() != sublayers.count) {
+      throw InputError(
+          fmt::format("--layout \"{}\" has {} decoder layers t, which are {} sublayers, but the depth is {}",
+                      *options.layout, cuts.back() / sublayers_per_decoder_layer, cuts.back(), sublayers.description));
+    }
   }
+  std::string description = sublayers.description;
+  if (options.cuts == "auto") description += fmt::format("; cuts {}", fmt::join(cuts, ","));
   const int hidden = options.hidden ? in_range("--hidden", *options.hidden, 1, 1 << 20) : sublayers.hidden;
   return {.map = DepthMap(sublayers.count, block, std::move(cuts), residual),
-          .description = sublayers.description,
+          .description = std::move(description),
           .hidden = hidden};
 }
 
@@ -217,6 +229,10 @@ Depth resolve_depth_or_none(const Options& options, const Layout& layout) {
   return {.map = DepthMap(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard),
           .description = "no depth given: an ordinary residual, one tensor per hop",
           .hidden = options.hidden.value_or(1024)};
+}
+
+Depth resolve_depth_of(const Options& options, const Layout& layout) {
+  return options.subcommand == "plan" ? resolve_depth_or_none(options, layout) : resolve_depth(options, layout);
 }
 
 ScheduleRequest resolve_request(const Options& options, int vp) {

@@ -33,6 +33,13 @@ bool gives_depth(const Options& options);
 // that an order needs.
 Depth resolve_depth_or_none(const Options& options, const Layout& layout);
 
+// resolve_depth_or_none() for plan, whose orders need no depth, resolve_depth() for the others.
+Depth resolve_depth_of(const Options& options, const Layout& layout);
+
+// The schedule of that name. The command line knows one name more than the library, whose schedules need no costs; the
+// refusal says so.
+ScheduleKind named_schedule(const std::string& name);
+
 // What --schedule, --group and --group-rule ask for on V virtual stages.
 ScheduleRequest resolve_request(const Options& options, int vp);
 

@@ -6,6 +6,7 @@
 #include "auto.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
@@ -69,14 +70,19 @@ int run_sim(const Options& options) {
     return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
+  const Depth depth = resolve_depth(options, layout);
+  require_memory(bytes_needed(Product::simulation, layout, depth.map, resolve_policy(options, depth.map),
+                              splits_backward(options)),
+                 "simulating " + size_text(layout));
   std::string searched;
+  std::string searched_json;
   const Schedule schedule = [&] {
     if (!wants_auto(options)) return resolve_schedule(options, layout);
     AutoSchedule found = search_schedule(options, layout);
     searched = table_of(found);
+    searched_json = to_json(found);
     return std::move(found.schedule);
   }();
-  const Depth depth = resolve_depth(options, layout);
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   const CostModel costs = resolve_sim_costs(options, depth.map, bytes);
   if (options.compare_cache) {
@@ -86,7 +92,8 @@ int run_sim(const Options& options) {
     if (options.cache) {
       throw InputError("--cache names one policy and does not go with --compare-cache, which runs them all");
     }
-    const std::vector<PolicyRow> rows = compare_policies(schedule, depth.map, costs, {}, options.post_ahead);
+    const std::vector<PolicyRow> rows =
+        compare_policies(schedule, depth.map, costs, resolve_simulation(options), options.post_ahead);
     if (options.json) {
       fmt::print("{{\"policies\":{}}}\n", to_json(rows));
     } else {
@@ -98,7 +105,10 @@ int run_sim(const Options& options) {
     return lower(schedule, depth.map, resolve_policy(options, depth.map),
                  {.post_ahead = options.post_ahead, .costs = plan_costs});
   };
-  Program program = lowered(costs.plan_costs());
+  const SimOptions simulation = resolve_simulation(options);
+  PlanCosts plan = costs.plan_costs();
+  plan.duplex = simulation.duplex;
+  Program program = lowered(plan);
   if (!options.against.empty()) {
     // Training plans with the default costs, whatever its actions take.
     Program plain = lowered({});
@@ -106,7 +116,7 @@ int run_sim(const Options& options) {
       program = std::move(plain);
     }
   }
-  const Timeline timeline = simulate(program, costs);
+  const Timeline timeline = simulate(program, costs, simulation);
   if (!options.against.empty()) {
     return run_against(options, program, timeline);
   }
@@ -115,7 +125,11 @@ int run_sim(const Options& options) {
     write_file(options.trace, [&](std::ostream& out) { write_trace(out, program, costs, timeline); });
   }
   if (options.json) {
-    fmt::print("{}\n", to_json(report));
+    std::string text = to_json(report);
+    text.pop_back();
+    text += fmt::format(",\"cuts\":[{}]", fmt::join(depth.map.cuts(), ","));
+    if (!searched_json.empty()) text += fmt::format(",\"auto\":{}", searched_json);
+    fmt::print("{}}}\n", text);
   } else {
     fmt::print("{}{}", searched, searched.empty() ? "" : "\n");
     print_report(depth, program, report);

@@ -10,6 +10,7 @@
 #include <unistd.h>
 
 #include "exit.hpp"
+#include "output.hpp"
 #include "plumb/schedule/error.hpp"
 #include "train_lm/agreement.hpp"
 #include "train_lm/ending.hpp"
@@ -86,7 +87,7 @@ Preparation prepare(int argc, char** argv) {
 }
 
 int say(const Ending& ending) {
-  fmt::print(stderr, "{}\n", ending.line);
+  fmt::print(stderr, "{}\n", plumb::cli::one_line(ending.line));
   return ending.code;
 }
 

@@ -65,6 +65,10 @@ TEST_CASE("depths and cuts that cannot be are refused with what is legal", "[cli
   require_refused("volume --pp 3 --sublayers 8 --cuts 2,", "--cuts");
   require_refused("volume --pp 3 --sublayers 8 --cuts 1,2,3,8", "4 counts");
   require_refused("volume --pp 3 --sublayers 8 --cuts a,b", "'a'");
+  require_refused("volume --pp 3 --sublayers 8 --cuts 4,8", "nothing is left for the last chunk");
+  require_refused(
+      "volume --pp 2 --layout 'Et|tL' --model kimi-k3",
+      "--layout \"Et|tL\" has 2 decoder layers t, which are 4 sublayers, but the depth is kimi-k3: 93 decoder");
   require_refused("volume --pp 2 --sublayers 8 --cuts automatic", "auto");
   require_refused("volume --pp 4096 --vp 16 --sublayers 65537 --block 8 --cuts auto", "even cuts");
 }
@@ -105,6 +109,8 @@ TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]"
   require_refused("sim --cluster h100" + depth, "--cluster");
   require_refused("sim --action-us F=x" + depth, "--action-us");
   require_refused("sim --action-us Q=1" + depth, "Q=1");
+  require_refused("sim --action-us F=1," + depth, "''");
+  require_refused("sim --action-us ,F=1" + depth, "''");
   require_refused("sim --action-us F=1,F=2" + depth, "twice");
   require_refused("sim --action-us F=-1" + depth, "F");
   require_refused("sim --hop-us -1" + depth, "hop-us");
@@ -184,6 +190,47 @@ TEST_CASE("an output file that cannot be written is an environment failure and l
   CHECK(run_plumb("plan --pp 2 --sublayers 8 --block 2 -o p.txt; ls").out.find("tmp") == std::string::npos);
 }
 
+TEST_CASE("a legal problem that does not fit the memory is refused at once with what it needs", "[cli]") {
+  const std::string limited = "--version >/dev/null; ulimit -v 4000000; " PLUMB_COMMAND " ";
+  const std::string size = " --pp 64 --vp 16 --microbatches 16384";
+  for (const std::string& command : {"plan" + size, "plan --format svg" + size, "sim --layers 512" + size,
+                                     "plan --compare interleaved" + size, "sim --schedule auto --layers 512" + size}) {
+    const Run run = run_plumb(limited + command);
+    INFO(command << "\n" << run.err);
+    CHECK(run.exit_code == 3);
+    CHECK(run.out.empty());
+    CHECK(run.reason() == "memory");
+    CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+    CHECK(run.err.find("GiB are free") != std::string::npos);
+  }
+}
+
+TEST_CASE("a file cut off by a limit on its size is one line and leaves nothing behind", "[cli]") {
+  const std::string limited = "--version >/dev/null; (rm -f big.*; ulimit -f 8; " PLUMB_COMMAND " ";
+  const Run file =
+      run_plumb(limited + "plan --pp 8 --microbatches 512 --format csv -o big.csv; echo $?; ls | grep big)");
+  CHECK(file.out == "3\n");
+  CHECK(file.err == "config: cannot write big.csv: a file may not be that large here\n");
+  const Run trace =
+      run_plumb(limited + "sim --pp 8 --layers 16 --microbatches 64 --trace big.json; echo $?; ls | grep big)");
+  CHECK(trace.out == "3\n");
+  CHECK(run_plumb(limited + "plan --pp 8 --microbatches 512 --format csv >big.txt; echo $?)").out == "3\n");
+}
+
+TEST_CASE("a message stays one line whatever a path holds", "[cli]") {
+  require_refused("check 'no\nsuch\tfile'", "no\\x0asuch\\x09file");
+  require_refused("volume --model 'a\nb'", "a\\x0ab");
+  const Run run = run_plumb("plan --pp 2 -o 'no\ndir/x'");
+  CHECK(run.exit_code == 3);
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+}
+
+TEST_CASE("JSON nested without end is refused without being built", "[cli]") {
+  const std::string deep(10'000'000, '[');
+  require_refused("check -", "nested deeper than 64", "{\"a\":" + deep);
+  require_refused("volume --model " + scratch_file("deep.json", deep), "nested deeper than 64");
+}
+
 TEST_CASE("auto and the costs of a model are refused where they cannot be had", "[cli]") {
   const std::string sim = "sim --model kimi-k3 --pp 4 --vp 2 ";
   require_refused(sim + "--schedule auto --memory-chunks 1",
@@ -192,8 +239,8 @@ TEST_CASE("auto and the costs of a model are refused where they cannot be had", 
   require_refused(sim + "--schedule auto --group 4", "--schedule auto");
   require_refused(sim + "--schedule interleaved --memory-chunks 9", "--schedule auto only");
   require_refused(sim + "--compare 1f1b --memory-chunks 9", "--compare");
-  require_refused(sim + "--compare 1f1b --costs model", "--compare");
-  require_refused(sim + "--costs guess", "legal is model");
+  require_refused(sim + "--costs guess", "legal are depth and model");
+  require_refused(sim + "--costs depth --teraflops 100", "--costs model only");
   require_refused(sim + "--costs model --action-us F=1", "exclude each other");
   require_refused(sim + "--costs model --teraflops 0", "more than 0");
   require_refused(sim + "--teraflops 100", "--costs model only");

@@ -71,6 +71,58 @@ TEST_CASE("check names faults of communication by row and column and token", "[c
   CHECK(swapped.at("channels_safe").at("fifo-per-pair") == false);
 }
 
+TEST_CASE("rows on the wrong rank are faults like any others", "[cli]") {
+  const json swapped = answer("", "1F0,1B0\n0F0,0B0\n", 1);
+  CHECK(swapped.at("ok") == false);
+  CHECK(swapped.at("errors").size() == 4);
+  CHECK(swapped.at("errors")[0] ==
+        json{{"row", 0}, {"column", 0}, {"token", "1F0"}, {"why", "chunk 1 belongs to rank 1 in placement loop"}});
+  const json comms = answer("", "0F0,0SEND_F0,2F0\n1RECV_F0,1F0,1SEND_F0,3F0\n", 1);
+  CHECK_FALSE(comms.at("errors").empty());
+  CHECK(answer("", "0F0,9SEND_F0\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "9SEND_F0");
+  CHECK(answer("", "0F0,0SEND_F7\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "0SEND_F7");
+  const std::string looped = "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n";
+  CHECK(answer("--placement loop", looped, 0).at("ok") == true);
+  const json vee = answer("--placement vee", looped, 1);
+  CHECK(vee.at("errors")[0].at("token") == "2F0");
+  // All but one row are vee's: what disagrees is named in its terms.
+  CHECK_THAT(answer("", "0F0,3F0\n1F0,2F0,0F1\n", 1).at("errors")[0].at("why").get<std::string>(), Contains("vee"));
+}
+
+TEST_CASE("a message that nobody sends is no cycle", "[cli]") {
+  const std::string unmatched = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n";
+  const json check = answer("", unmatched, 1);
+  CHECK(check.at("deadlock").at("unmatched") == true);
+  CHECK(check.at("deadlock").at("all")[0].at("channels").size() == 6);
+  CHECK(answer("", deferred, 1).at("deadlock").at("unmatched") == false);
+  const std::string text = run_plumb("check -", unmatched).out;
+  CHECK_THAT(text, Contains("unmatched, its partner never comes: rank 0 0RECV_B0") && !Contains("cycle"));
+}
+
+TEST_CASE("each cycle names the channels on which it stands", "[cli]") {
+  CHECK_THAT(run_plumb("check -", deferred).out, Contains("shared-fifo, rendezvous: cycle, each waits for the next: "));
+  CHECK_THAT(run_plumb("check - --channels buffered,rendezvous", deferred).out, Contains("\nrendezvous: cycle"));
+  CHECK(answer("--channels buffered,shared-fifo", deferred, 1).at("channels_safe") ==
+        json{{"buffered", true}, {"shared-fifo", false}});
+  CHECK_THAT(refusal(deferred, "--channels buffered,pigeon"), Contains("'pigeon'"));
+  CHECK_THAT(refusal(deferred, "--channels buffered,buffered"), Contains("twice"));
+  CHECK_THAT(refusal(deferred, "--channels buffered,"), Contains("''"));
+  CHECK_THAT(run_plumb("check --help").out, Contains("shared-fifo"));
+}
+
+TEST_CASE("a pair of a forward and its own backward is a fault, not a cycle", "[cli]") {
+  const json check = answer("", "(0F0;0B0)OVERLAP_F_B,0F1,0B1\n", 1);
+  CHECK(check.at("errors")[0].at("token") == "(0F0;0B0)OVERLAP_F_B");
+  CHECK_THAT(check.at("errors")[0].at("why").get<std::string>(), Contains("its own backward"));
+  CHECK(check.at("deadlock").is_null());
+}
+
+TEST_CASE("a program under a name that nobody knows is noted", "[cli]") {
+  std::string program = run_plumb("plan --pp 2 --json").out;
+  program.replace(program.find("\"1f1b\""), 6, "\"2g2c\"");
+  CHECK_THAT(answer("", program, 0).at("notes")[0].get<std::string>(), Contains("'2g2c'"));
+}
+
 TEST_CASE("check counts the bubbles of a compute schedule in its columns", "[cli]") {
   const json check = answer("", "0F0,,,0B0,0B0\n,1F0,1B0\n", 1);
   CHECK(check.at("errors").at(0).at("row") == 0);
@@ -100,6 +152,13 @@ TEST_CASE("check reads the old dialect only when told to", "[cli]") {
   CHECK(answer("--legacy", old, 0).at("ok") == true);
   CHECK(answer("--legacy", "0F0,0SEND_F0,0RECV_B0,0BW0\n1RECV_F0,1F0,1B0,1SEND_B0,1W0\n", 0).at("ok") == true);
   CHECK_THAT(refusal("{}", "--legacy"), Contains("--legacy goes with a CSV"));
+  // Faults quote the file.
+  const json twice = answer("--legacy", "0F0,0BW0,0BW0\n", 1);
+  CHECK(twice.at("errors")[0].at("token") == "0BW0");
+  const json missing = answer("--legacy", "0F0,0F1,0B0,0W0,0B1\n", 1);
+  CHECK(missing.at("errors")[0].at("token") == "0W1");
+  const json early = answer("--legacy", "0B0,0F0,0W0\n", 1);
+  CHECK(early.at("errors")[0].at("token") == "0F0");
 }
 
 TEST_CASE("check refuses what is no schedule at all in one line", "[cli]") {
@@ -107,8 +166,10 @@ TEST_CASE("check refuses what is no schedule at all in one line", "[cli]") {
   CHECK_THAT(refusal("\n\n"), Contains("is empty"));
   CHECK_THAT(refusal("\xef\xbb\xbf" + deferred), Contains("byte order mark"));
   CHECK_THAT(refusal("0F0,0SEND_F0,\n1RECV_F0,1F0\n"), Contains("row 1 (rank 0), column 3: an empty cell"));
-  CHECK_THAT(refusal("0F0,9SEND_F0\n1RECV_F0,1F0\n"), Contains("there is no chunk 9"));
-  CHECK_THAT(refusal("0F0,0SEND_F7\n1RECV_F0,1F0\n"), Contains("there is no microbatch 7"));
+  CHECK_THAT(refusal("1024F0,0F0\n"), Contains("row 1 (rank 0), column 1: 1024F0") && Contains("1..1024"));
+  CHECK_THAT(refusal("0F0\n4F0\n"), Contains("row 2 (rank 1), column 1: 4F0: 2 rows cannot share 5 chunks"));
+  CHECK_THAT(refusal("0F0,( 0F1 ; 0B0 )OVERLAP_F_B\n"),
+             Contains("row 1 (rank 0), column 2") && Contains("not inside a pair"));
   CHECK_THAT(refusal("0F0junk,0B0\n"), Contains("\"0F0junk\""));
   CHECK_THAT(refusal(std::string(std::size_t{100} << 20, ',')), Contains("no computation at all"));
   CHECK_THAT(refusal(std::string("\x7f"

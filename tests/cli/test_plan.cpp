@@ -2,6 +2,7 @@
 // What `plumb plan` explains, draws and compares, and what it refuses.
 #include <algorithm>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cli/support.hpp"
@@ -60,11 +61,14 @@ TEST_CASE("formula and simulation of the bubble agree for every schedule where t
 TEST_CASE("phases of split backwards and overlapped pairs add up to all computations", "[cli]") {
   for (const std::string name : {"zb-v", "dualpipe-v", "v-half", "v-min"}) {
     const std::string text = fine("plan" + vee + name);
-    std::size_t line = text.find("\nrank  warm-up");
-    line = text.find('\n', line + 1);
+    std::string rows = text;
+    std::replace(rows.begin(), rows.end(), '<', ' ');
+    std::replace(rows.begin(), rows.end(), '=', ' ');
+    std::size_t line = rows.find("\nrank  warm-up");
+    line = rows.find('\n', line + 1);
     for (int rank = 0; rank < 4; ++rank) {
       int columns[6] = {};
-      REQUIRE(std::sscanf(text.c_str() + line + 1, "%d %d %d %d %d %d", &columns[0], &columns[1], &columns[2],
+      REQUIRE(std::sscanf(rows.c_str() + line + 1, "%d %d %d %d %d %d", &columns[0], &columns[1], &columns[2],
                           &columns[3], &columns[4], &columns[5]) == 6);
       INFO(name << " rank " << rank << "\n" << text);
       CHECK(columns[0] == rank);
@@ -72,7 +76,8 @@ TEST_CASE("phases of split backwards and overlapped pairs add up to all computat
       CHECK(sum >= 2 * 16);  // F and B of 8 microbatches on 2 chunks
       CHECK(sum <= 3 * 16);  // all backwards split
       CHECK(columns[4] <= columns[5]);
-      line = text.find('\n', line + 1);
+      CHECK(has(text, "<=") == (name == "v-half" || name == "v-min"));  // only an upper bound is known there
+      line = rows.find('\n', line + 1);
     }
   }
 }
@@ -96,7 +101,10 @@ TEST_CASE("a plan without a depth is one of an ordinary residual", "[cli]") {
   CHECK(has(fine("plan --pp 2 --layers 8"), "routing cached"));
   require_refused("plan --pp 2 --cache relay", "no depth given");
   require_refused("plan --pp 2 --block 2", "no depth given");
-  require_refused("plan --pp 2 --json", "no depth given");
+  const json program = json::parse(fine("plan --pp 2 --json"));
+  CHECK(program.at("depth").at("residual") == "standard");
+  CHECK(has(fine("plan --pp 4 --compare 1f1b,gpipe"), "no depth given"));
+  require_refused("sim --pp 4 --compare 1f1b,gpipe", "no depth given: use --model");
 }
 
 TEST_CASE("drawings name the schedule and go to a file or to stdout", "[cli]") {
@@ -136,6 +144,71 @@ TEST_CASE("schedules are set side by side on the same model", "[cli]") {
   CHECK(json::parse(fine("plan --compare all --json" + flags)).at("schedules").size() == 9);
 }
 
+TEST_CASE("a comparison, a plan and a simulation of one schedule agree", "[cli]") {
+  // Uneven chunks, 93 decoder layers on 32 chunks.
+  const std::string flags = " --model kimi-k3 --pp 8 --vp 4 --microbatches 16";
+  for (const std::string costs : {"", " --costs depth", " --costs model", " --unit-us 100 --hop-us 0"}) {
+    const double simulated = json::parse(fine("sim --json" + flags + costs)).at("step_us");
+    INFO(costs);
+    CHECK(json::parse(fine("sim --json --compare interleaved" + flags + costs)).at("schedules")[0].at("step_us") ==
+          Approx(simulated));
+    const double compared =
+        json::parse(fine("plan --json --compare interleaved" + flags + costs)).at("schedules")[0].at("step_us");
+    const std::string text = fine("plan" + flags + costs);
+    CHECK(has(text, fmt::format("{:.3f} ms", compared / 1000)));
+    CHECK(has(text, costs.starts_with(" --unit") ? "us per tensor" : "messages are free"));
+  }
+  CHECK(json::parse(fine("plan --json --compare interleaved" + flags)).at("costs") ==
+        "F, I, W, B = 1000, 1000, 1000, 2000 us per chunk; messages are free");
+}
+
+TEST_CASE("auto is compared like any other, within its limit and with what it chose", "[cli]") {
+  const std::string flags = " --pp 2 --vp 2 --microbatches 4 --layers 9";
+  for (const std::string command : {"plan", "sim"}) {
+    const json rows =
+        json::parse(fine(command + " --json --compare interleaved,auto,zb-v --costs depth" + flags)).at("schedules");
+    REQUIRE(rows.size() == 3);
+    CHECK(rows[1].at("schedule") == "auto");
+    CHECK(rows[1].at("chosen").is_string());
+    CHECK(rows[1].at("step_us") <= rows[0].at("step_us"));
+    CHECK(rows[1].at("step_us") <= rows[2].at("step_us"));
+    const json tight = json::parse(fine(command + " --json --compare zb-v,auto --memory-chunks 2" + flags));
+    CHECK(tight.at("schedules")[1].at("peak_activation_chunks") <= 2);
+    const json none = json::parse(fine(command + " --json --compare zb-v,auto --memory-chunks 1" + flags));
+    CHECK(has(none.at("schedules")[1].at("refused"), "the limit is 1"));
+  }
+  CHECK(has(fine("plan --compare auto" + flags), "auto chose "));
+}
+
+TEST_CASE("auto says what it chose and from where, cuts by traffic what they are", "[cli]") {
+  const std::string flags = " --pp 2 --vp 2 --microbatches 4 --layers 9 --cuts auto";
+  const std::string text = fine("plan --schedule auto" + flags);
+  CHECK(has(text, "auto chose "));
+  CHECK(has(text, "no order can take less than "));
+  CHECK(has(text, "; cuts "));
+  const json sim = json::parse(fine("sim --json --schedule auto" + flags));
+  CHECK(sim.at("cuts").size() == 4);
+  CHECK(sim.at("cuts")[3] == 18);
+  CHECK(sim.at("auto").at("chosen").is_string());
+  CHECK(sim.at("auto").at("step_us") == sim.at("step_us"));
+  CHECK(sim.at("auto").at("lower_bound_us") <= sim.at("step_us"));
+  CHECK(has(fine("sim --schedule auto" + flags), "chosen"));
+  const Run program = run_plumb("plan --json --schedule auto" + flags);
+  CHECK(program.exit_code == 0);
+  CHECK(program.err.starts_with("auto chose "));
+  CHECK(json::parse(program.out).at("depth").at("cuts").size() == 4);
+}
+
+TEST_CASE("one communication stream per rank is never faster than free channels", "[cli]") {
+  const std::string flags = "sim --json --pp 4 --vp 2 --layers 16 --unit-us 100";
+  const json free = json::parse(fine(flags));
+  const json single = json::parse(fine(flags + " --single-stream"));
+  CHECK(single.at("step_us") > free.at("step_us"));
+  const json compared = json::parse(fine(flags + " --single-stream --compare interleaved")).at("schedules")[0];
+  CHECK(compared.at("step_us") == single.at("step_us"));
+  CHECK(single.at("traffic") == free.at("traffic"));
+}
+
 TEST_CASE("a schedule that does not fit is a row with its reason", "[cli]") {
   const std::string flags = " --pp 4 --vp 2 --microbatches 6 --layers 16";
   const std::string table = fine("plan --compare dualpipe-v,interleaved,zb-v" + flags);
@@ -159,7 +232,8 @@ TEST_CASE("comparisons refuse what they would ignore", "[cli]") {
   require_refused("plan --compare 1f1b --pp 0 --layers 4", "1..4096");
   require_refused("sim --compare 1f1b --trace t.json" + depth, "--trace");
   require_refused("sim --compare 1f1b --compare-cache" + depth, "--compare-cache");
-  require_refused("plan --compare all --pp 4", "no depth given");
+  require_refused("plan --compare 1f1b --memory-chunks 4" + depth, "--memory-chunks is the limit of auto");
+  require_refused("sim --compare 1f1b --against log" + depth, "--against");
 }
 
 TEST_CASE("times in a format without times are refused", "[cli]") {
