@@ -238,9 +238,10 @@ double fastest(const KernelsRequest& request, Storage storage, const Operator& o
 
 }  // namespace
 
-double KernelResult::share_of_roofline() const {
-  return std::max(bytes / stream_bytes_per_second, flops / flops_per_second) / (time_us * 1e-6);
+double KernelResult::bound_us() const {
+  return 1e6 * std::max(bytes / stream_bytes_per_second, flops / flops_per_second);
 }
+double KernelResult::share_of_roofline() const { return bound_us() / time_us; }
 
 const std::vector<std::string>& kernel_names() {
   static const std::vector<std::string> names = {
@@ -284,6 +285,14 @@ std::vector<KernelResult> measure_kernels(const KernelsRequest& request) {
         own.flops_per_second = ceilings.flops_per_second();
       }
     }
+  }
+  for (KernelResult& own : results) {
+    const auto alone = std::find_if(results.begin(), results.end(), [&](const KernelResult& each) {
+      return each.threads == 1 && each.name == own.name && each.storage == own.storage;
+    });
+    if (own.threads == 1 || alone == results.end()) continue;
+    own.gain = alone->time_us / own.time_us;
+    own.bound_gain = alone->bound_us() / own.bound_us();
   }
   return results;
 }

@@ -20,7 +20,7 @@ struct KernelsRequest {
   int num_sources = 8;
   int num_queries = 16;
   std::vector<Storage> formats = {Storage::fp32, Storage::bf16};
-  std::vector<int> threads = {1};
+  std::vector<int> threads = {1};  // with {1, n} results for n know what n threads gained
   int repetitions = 9;
   std::string only;  // an operator, or empty: all
 };
@@ -40,6 +40,11 @@ struct KernelResult {
   double stream_bytes_per_second = 0;  // copy, or read for operators that write little
   double flops_per_second = 0;         // ceiling
 
+  // Beside one thread in the same run: how much faster the operator is, and how much the bound allows. 0: not measured.
+  double gain = 0;
+  double bound_gain = 0;
+
+  double bound_us() const;
   double share_of_stream() const { return bytes / stream_bytes_per_second / (time_us * 1e-6); }
   // Of the slower of the two ceilings.
   double share_of_roofline() const;

@@ -24,7 +24,10 @@ constexpr const char* usage_text =
     "  Operators of depth attention on the CPU beside the ceilings of this machine, measured in the same run:\n"
     "  memory streams (copy, or read for operators that write little) and multiply-adds from registers.\n"
     "  Defaults: T=4096 d=2048 N=8 S=16, fp32 and bf16, 1 thread, every operator, 9 repetitions.\n"
-    "  One thread is measured in processor time, several on the clock. Takes about a minute and 2 GB.\n";
+    "  One thread is measured in processor time, several on the clock, beside one: `gain` is how much faster the "
+    "operator\n"
+    "  is than alone, `bound` how much faster the ceiling is; a busy machine shows here. Takes about a minute and 2 "
+    "GB.\n";
 
 int refuse(const std::string& what) {
   fmt::print(stderr, "usage: {}; see plumb bench kernels --help\n", what);
@@ -42,12 +45,18 @@ bool read_number(const std::string& flag, const std::string& text, std::int64_t 
 void print_table(const Machine& machine, const std::vector<KernelResult>& results) {
   fmt::print("{}, {} threads, {}, {}\n\n", machine.processor, machine.num_threads, machine.compiler,
              cpu::to_string(cpu::best_isa()));
-  fmt::print("{:<18} {:<5} {:>7} {:>10} {:>10} {:>10} {:>9} {:>9}\n", "operator", "dtype", "threads", "time us", "GB/s",
-             "GFLOP/s", "of stream", "of bound");
+  const bool gains =
+      std::any_of(results.begin(), results.end(), [](const KernelResult& each) { return each.gain > 0; });
+  fmt::print("{:<18} {:<5} {:>7} {:>10} {:>10} {:>10} {:>9} {:>9}{}\n", "operator", "dtype", "threads", "time us",
+             "GB/s", "GFLOP/s", "of stream", "of bound", gains ? "     gain    bound    share" : "");
   for (const KernelResult& each : results) {
-    fmt::print("{:<18} {:<5} {:>7} {:>10.0f} {:>10.1f} {:>10.1f} {:>8.1f}% {:>8.1f}%\n", each.name,
+    fmt::print("{:<18} {:<5} {:>7} {:>10.0f} {:>10.1f} {:>10.1f} {:>8.1f}% {:>8.1f}%", each.name,
                to_string(each.storage), each.threads, each.time_us, each.bytes / each.time_us * 1e-3,
                each.flops / each.time_us * 1e-3, 100 * each.share_of_stream(), 100 * each.share_of_roofline());
+    if (each.gain > 0) {
+      fmt::print(" {:>7.2f}x {:>7.2f}x {:>8.2f}", each.gain, each.bound_gain, each.gain / each.bound_gain);
+    }
+    fmt::print("\n");
   }
   if (results.empty()) return;
   const KernelResult& last = results.back();
@@ -77,6 +86,10 @@ void print_json(const Machine& machine, const std::vector<KernelResult>& results
                                {"ceiling_flops_per_second", each.flops_per_second},
                                {"share_of_stream", each.share_of_stream()},
                                {"share_of_roofline", each.share_of_roofline()}});
+    if (each.gain > 0) {
+      json["results"].back()["gain_of_threads"] = each.gain;
+      json["results"].back()["gain_of_bound"] = each.bound_gain;
+    }
   }
   fmt::print("{}\n", json.dump());
 }
@@ -138,7 +151,7 @@ int run_kernels_bench(const std::vector<std::string>& arguments) {
       if (!read_number(flag, text, 1024, value)) return 2;
       const int number = static_cast<int>(value);
       if (flag == "--threads") {
-        request.threads = {number};
+        request.threads = number == 1 ? std::vector<int>{1} : std::vector<int>{1, number};
       } else {
         (flag == "--sources"   ? request.num_sources
          : flag == "--queries" ? request.num_queries
