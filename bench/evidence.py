@@ -147,19 +147,23 @@ def curve_tables(plumb, runs, out):
 
 
 def impaired_table(runs):
-    lines = []
-    for run in runs:
+    def both(run):
+        return "%s / %s" % (percent(run["result"]["overhead_over_standard"]),
+                            percent(run["result"]["predicted_overhead_over_standard"]))
+
+    def point(run):
         found = CURVE.match(run["name"])
-        if found and found.group(5):
-            full = next((r for r in runs if r["name"] == run["name"].split(" without")[0]), None)
-            whole = percent(full["result"]["overhead_over_standard"]) if full else "-"
-            lines.append("| %s | %s | %s | %s | %s / %s |" % (
-                TITLES[found.group(1)], found.group(2), found.group(5), whole,
-                percent(run["result"]["overhead_over_standard"]),
-                percent(run["result"]["predicted_overhead_over_standard"])))
+        return found.group(1), found.group(2), found.group(3)
+
+    curves = [run for run in runs if CURVE.match(run["name"])]
+    whole = {point(run): run for run in curves if run["result"]["impair"] == "none"}
+    lines = ["| %s | %s | %s | %s | %s | %s |" % (TITLES[point(run)[0]], *point(run)[1:], run["result"]["impair"],
+                                                both(whole[point(run)]) if point(run) in whole else "-", both(run))
+             for run in curves if run["result"]["impair"] != "none"]
     if lines:
-        print("\n`cached` without ...\n\n| layout | u | without | whole | measured / simulated |\n|---|---|---|---|---|")
-        print("\n".join(lines))
+        print("\nOverhead over a standard residual on the same links, measured / simulated\n\n"
+              "| layout | u | policy | without | whole | impaired |\n|---|---|---|---|---|---|")
+        print("\n".join(sorted(lines)))
 
 
 def row_table(runs):

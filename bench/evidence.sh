@@ -2,10 +2,11 @@
 # SPDX-License-Identifier: Apache-2.0
 # Measures what docs/what-forwarding-on-arrival-is-worth.md reports and draws its pictures.
 #
-#   bench/evidence.sh BIN OUT [quick|rows|curves|all]
+#   bench/evidence.sh BIN OUT [quick|rows|curves|all|full]
 #
 # BIN: folder with plumb and plumb-rehearse. OUT: folder for evidence.jsonl (one line per run, appended) and the SVGs.
-# quick: one point per picture, short; rows: rehearsed against simulated; curves: overhead against unit time; all: both.
+# quick: one point per picture, short; rows: rehearsed against simulated; curves: overhead against unit time; all: both,
+# some 20 minutes; full: with more unit times per curve, twice that.
 # Nothing else should run meanwhile: every line tells how busy the machine was (`load`), so a disturbed one shows. As
 # root the runs get a real-time priority, so that what else runs delays them little: they sleep nearly all the time.
 # A run that is in evidence.jsonl already is not repeated: delete the file, or lines of it, to measure again.
@@ -77,12 +78,22 @@ curves() {
   done
 }
 
-# What the mechanism is worth: the same with one queue per edge, and with communication that waits for computation.
+# What the mechanism is worth: the same with one queue per edge, without priority, with communication that waits for
+# computation; and what one communication stream per rank costs.
 impaired() {
-  for layout in aligned-p8v4 k3-p8v4; do
-    for share in 0.1 0.2; do
-      for impair in lanes overlap; do
+  for layout in aligned-p8v4 k3-p8v1; do
+    for share in 0.05 0.2; do
+      for impair in lanes priority overlap; do
         point "$layout" "$share" cached "$1" "$2" $(layout_flags "$layout") || true
+      done
+    done
+  done
+  for layout in aligned-p8v4 k3-p8v4 k3-p8v1; do
+    for share in $3; do
+      for impair in single-stream unplanned-stream; do
+        for policy in relay direct cached; do
+          point "$layout" "$share" "$policy" "$1" "$2" $(layout_flags "$layout") || true
+        done
       done
     done
   done
@@ -123,17 +134,23 @@ mpi_launch() {
 case $what in
   quick) curves 2000 1 "0.1" aligned-p8v4 k3-p8v1 ;;
   rows) rows ;;
-  curves | all)
+  curves | all | full)
     [ "$what" = curves ] || rows
     curves 10000 3 "0.05" aligned-p8v4 k3-p8v1
     curves 10000 3 "0.1" k3-p8v4
     curves 5000 2 "0.1 0.2" aligned-p8v4 k3-p8v1 k3-p8v2
     curves 5000 2 "0.2" k3-p8v4
     curves 5000 2 "0.1" aligned-p8v4-n16 k3-p8v4-n16
-    impaired 5000 2
+    impaired 5000 2 0.1
+    if [ "$what" = full ]; then
+      curves 5000 2 "0.02 0.035 0.4" aligned-p8v4 k3-p8v1
+      curves 5000 2 "0.02 0.035 0.05 0.4" k3-p8v4 k3-p8v2
+      curves 5000 2 "0.02 0.035 0.05 0.2 0.4" aligned-p8v4-n16 k3-p8v4-n16
+      impaired 5000 2 0.05
+    fi
     ;;
   *)
-    echo "evidence.sh: '$what' is none of quick, rows, curves, all" >&2
+    echo "evidence.sh: '$what' is none of quick, rows, curves, all, full" >&2
     exit 2
     ;;
 esac

@@ -150,7 +150,9 @@ CLI::App* add_rehearse(CLI::App& app, Options& o) {
   sub->add_option("--steps", o.steps, "measured steps, alternating with as many of a standard residual [5]");
   sub->add_option("--links", o.links, "emulated, or real: messages take what they take [emulated]");
   sub->add_option("--impair", o.impair,
-                  "lanes: no priority for urgent messages; overlap: communication waits for computation [none]");
+                  "what to do without: lanes (one queue per edge), priority (of urgent messages), overlap "
+                  "(communication waits for computation), single-stream (one message at a time per rank) or "
+                  "unplanned-stream (the same, planned for lanes) [none]");
   sub->add_option("--log", o.log, "write every action and message to FILE as JSON lines");
   sub->add_option("--trace", o.trace, "write a Chrome trace of the median step for ui.perfetto.dev to FILE");
   add_json(*sub, o);

@@ -22,6 +22,7 @@ LinkBoard::LinkBoard(std::unique_ptr<SharedMemory> memory, bool fresh, std::int3
                      std::size_t most_messages, const LinkShape& shape)
     : memory_(std::move(memory)),
       num_ranks_(num_ranks),
+      single_stream_(shape.single_stream),
       shared_(reinterpret_cast<Shared*>(memory_->data())),
       beds_(reinterpret_cast<Bed*>(memory_->data() + sizeof(Shared))),
       model_(memory_->data() + sizeof(Shared) + static_cast<std::size_t>(num_ranks) * sizeof(Bed), fresh, num_ranks,
@@ -78,9 +79,10 @@ LinkBoard::Locked::~Locked() {
     board_.wake(later[i]);
 }
 
-void LinkBoard::post(PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes) {
+void LinkBoard::post(PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes,
+                     std::uint64_t turn) {
   const Locked locked(*this, is_send ? from : to);
-  if (!model_.post(now(), from, to, lane, is_send, ticket, size_bytes)) {
+  if (!model_.post(now(), from, to, lane, is_send, ticket, size_bytes, turn)) {
     throw std::length_error("the emulated links have no room for another message in flight");
   }
 }

@@ -32,7 +32,9 @@ class LinkBoard {
   std::int32_t size() const noexcept { return num_ranks_; }
 
   /// Throws std::length_error when too many messages are in flight.
-  void post(PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes);
+  void post(PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes,
+            std::uint64_t turn);
+  bool is_single_stream() const noexcept { return single_stream_; }
 
   /// Calls `each(completion)` for what is over for `rank` at `until` or before.
   template <class Each>
@@ -75,6 +77,7 @@ class LinkBoard {
 
   std::unique_ptr<SharedMemory> memory_;
   std::int32_t num_ranks_;
+  bool single_stream_;
   Shared* shared_;
   Bed* beds_;
   WireModel model_;

@@ -67,15 +67,43 @@ std::uint32_t ShapedTransport::open(Ticket inner, PeerId peer, Lane lane, bool i
   return ticket;
 }
 
+ShapedTransport::Turns& ShapedTransport::turns_of(PeerId peer, Lane lane, bool is_send) {
+  return turns_[(static_cast<std::size_t>(peer.value) * num_lanes + static_cast<std::size_t>(lane)) * 2 +
+                (is_send ? 1 : 0)];
+}
+
+void ShapedTransport::announce(std::span<const StreamPlace> order) {
+  if (!board_.is_single_stream()) return;
+  turns_.resize(static_cast<std::size_t>(size()) * num_lanes * 2);
+  for (Turns& turns : turns_) {
+    turns.all.erase(turns.all.begin(), turns.all.begin() + static_cast<std::ptrdiff_t>(turns.num_posted));
+    turns.num_posted = 0;
+  }
+  for (const StreamPlace& place : order)
+    turns_of(place.peer, place.lane, place.is_send).all.push_back(num_announced_++);
+}
+
+std::uint64_t ShapedTransport::next_turn(PeerId peer, Lane lane, bool is_send) {
+  if (!board_.is_single_stream()) return 0;
+  Turns* const turns = turns_.empty() ? nullptr : &turns_of(peer, lane, is_send);
+  if (turns == nullptr || turns->num_posted == turns->all.size()) {
+    throw std::logic_error(fmt::format("single-stream links: rank {} posts {} rank {} that it has not announced",
+                                       rank().value, is_send ? "a send to" : "a receive from", peer.value));
+  }
+  return turns->all[turns->num_posted++];
+}
+
 Ticket ShapedTransport::post_send(PeerId to, Lane lane, std::span<const ConstSegment> segments) {
+  const std::uint64_t turn = next_turn(to, lane, true);
   const std::uint32_t ticket = open(inner_.post_send(to, lane, segments), to, lane, true);
-  board_.post(rank(), to, lane, true, ticket, size_of(segments));
+  board_.post(rank(), to, lane, true, ticket, size_of(segments), turn);
   return Ticket{ticket};
 }
 
 Ticket ShapedTransport::post_receive(PeerId from, Lane lane, std::span<const Segment> segments) {
+  const std::uint64_t turn = next_turn(from, lane, false);
   const std::uint32_t ticket = open(inner_.post_receive(from, lane, segments), from, lane, false);
-  board_.post(from, rank(), lane, false, ticket, size_of(segments));
+  board_.post(from, rank(), lane, false, ticket, size_of(segments), turn);
   return Ticket{ticket};
 }
 

@@ -29,8 +29,8 @@ WireModel::WireModel(std::byte* block, bool fresh, std::int32_t num_ranks, std::
   channels_ = reinterpret_cast<Channel*>(block);
   block += aligned(num_ranks_ * num_ranks_ * num_lanes * sizeof(Channel));
   records_ = reinterpret_cast<Record*>(block);
-  freed_egress_.reserve(num_ranks_);
-  freed_ingress_.reserve(num_ranks_);
+  changed_egress_.reserve(2 * num_ranks_);
+  changed_ingress_.reserve(2 * num_ranks_);
   to_wake_.reserve(num_ranks_);
   if (fresh) layout_block();
 }
@@ -38,7 +38,7 @@ WireModel::WireModel(std::byte* block, bool fresh, std::int32_t num_ranks, std::
 void WireModel::layout_block() {
   constexpr Queue empty{none, none};
   *header_ = {most_messages_ > 0 ? 0 : none, 0};
-  std::fill_n(ranks_, num_ranks_, Rank{none, none, empty, empty, 0});
+  std::fill_n(ranks_, num_ranks_, Rank{none, none, empty, empty, 0, 0});
   std::fill_n(channels_, num_ranks_ * num_ranks_ * num_lanes, Channel{empty, empty, 0});
   for (std::size_t i = 0; i < most_messages_; ++i) {
     records_[i] = Record{};
@@ -63,7 +63,7 @@ WireModel::Time WireModel::duration(std::int64_t size_bytes) const {
 }
 
 bool WireModel::post(Time now, PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket,
-                     std::size_t size_bytes) {
+                     std::size_t size_bytes, std::uint64_t turn) {
   advance(now);
   Channel& where = channel(from.value, to.value, static_cast<std::int32_t>(lane));
   const bool matches = where.one_sided.head != none && (where.sends_ahead != 0) != is_send;
@@ -84,6 +84,7 @@ bool WireModel::post(Time now, PeerId from, PeerId to, Lane lane, bool is_send, 
   }
   Record& message = record(index);
   (is_send ? message.send_ticket : message.receive_ticket) = ticket;
+  (is_send ? message.send_turn : message.receive_turn) = turn;
   if (is_send) {
     message.send_posted = now;
     message.size_bytes = static_cast<std::int64_t>(size_bytes);
@@ -95,14 +96,16 @@ bool WireModel::post(Time now, PeerId from, PeerId to, Lane lane, bool is_send, 
 void WireModel::make_ready(Time now, std::int32_t index) {
   Record& message = record(index);
   message.order = header_->num_ready++;
-  if (duration(message.size_bytes) == 0) return start(now, index);
+  if (!shape_.single_stream && duration(message.size_bytes) == 0) return start(now, index);
   Queue& ready = channel(message.from, message.to, message.lane).ready;
   append(ready, index);
-  // Were both ends free and another message waiting for them, it would have started.
-  if (ready.head == index && rank(message.from).egress == none && rank(message.to).ingress == none) {
-    pop(ready);
-    start(now, index);
-  }
+  // Were its ends free and another message waiting for them, that one would have started.
+  if (ready.head != index || !may_start(message)) return;
+  pop(ready);
+  changed_egress_.clear();
+  changed_ingress_.clear();
+  start(now, index);
+  if (shape_.single_stream) start_ready(now);
 }
 
 void WireModel::start(Time now, std::int32_t index) {
@@ -116,6 +119,11 @@ void WireModel::start(Time now, std::int32_t index) {
   if (holds > 0) {
     sender.egress = index;
     receiver.ingress = index;
+  }
+  if (shape_.single_stream) {
+    ++sender.next_turn;
+    ++receiver.next_turn;
+    mark_changed(message.from, message.to);
   }
   append(sender.departures, index);
   message.next_arrival = none;
@@ -145,16 +153,23 @@ void WireModel::advance(Time now) {
 }
 
 void WireModel::release_all(Time at) {
-  freed_egress_.clear();
-  freed_ingress_.clear();
+  changed_egress_.clear();
+  changed_ingress_.clear();
   for (std::size_t r = 0; r < num_ranks_; ++r) {
     if (ranks_[r].egress == none || record(ranks_[r].egress).left != at) continue;
     const std::int32_t to = record(ranks_[r].egress).to;
-    freed_egress_.push_back(static_cast<std::int32_t>(r));
-    freed_ingress_.push_back(to);
+    mark_changed(static_cast<std::int32_t>(r), to);
     rank(to).ingress = none;
     ranks_[r].egress = none;
   }
+}
+
+void WireModel::mark_changed(std::int32_t from, std::int32_t to) {
+  changed_egress_.push_back(from);
+  changed_ingress_.push_back(to);
+  if (!shape_.single_stream) return;
+  changed_egress_.push_back(to);
+  changed_ingress_.push_back(from);
 }
 
 // Only messages that need one of the ends just freed can start; best first, until none can.
@@ -162,9 +177,9 @@ void WireModel::start_ready(Time at) {
   for (;;) {
     std::int32_t best = none;
     for (std::int32_t other = 0; other < static_cast<std::int32_t>(num_ranks_); ++other) {
-      for (const std::int32_t from : freed_egress_)
+      for (const std::int32_t from : changed_egress_)
         consider(from, other, best);
-      for (const std::int32_t to : freed_ingress_)
+      for (const std::int32_t to : changed_ingress_)
         consider(other, to, best);
     }
     if (best == none) return;
@@ -175,17 +190,25 @@ void WireModel::start_ready(Time at) {
 }
 
 void WireModel::consider(std::int32_t from, std::int32_t to, std::int32_t& best) {
-  if (rank(from).egress != none || rank(to).ingress != none) return;
   for (std::int32_t lane = 0; lane < static_cast<std::int32_t>(num_lanes); ++lane) {
     const std::int32_t head = channel(from, to, lane).ready.head;
-    if (head != none && (best == none || goes_before(head, best))) best = head;
+    if (head != none && may_start(record(head)) && (best == none || goes_before(head, best))) best = head;
   }
+}
+
+bool WireModel::may_start(const Record& message) const {
+  const Rank& sender = rank(message.from);
+  const Rank& receiver = rank(message.to);
+  const bool free = sender.egress == none && receiver.ingress == none;
+  if (!shape_.single_stream) return free;
+  if (message.send_turn != sender.next_turn || message.receive_turn != receiver.next_turn) return false;
+  return duration(message.size_bytes) == 0 || (free && sender.ingress == none && receiver.egress == none);
 }
 
 bool WireModel::goes_before(std::int32_t a, std::int32_t b) const {
   const Record& x = record(a);
   const Record& y = record(b);
-  if (x.lane != y.lane) return x.lane == static_cast<std::uint8_t>(Lane::urgent);
+  if (shape_.urgent_first && x.lane != y.lane) return x.lane == static_cast<std::uint8_t>(Lane::urgent);
   return x.send_posted != y.send_posted ? x.send_posted < y.send_posted : x.order < y.order;
 }
 

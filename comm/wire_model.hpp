@@ -6,6 +6,8 @@
 // are free: a ready message never waits for one that waits for its receiver. Among candidates urgent goes before bulk,
 // then the earlier posted send, then the earlier made ready. It arrives a latency after it has left the wire. Where
 // bytes cost nothing, messages hold nothing and all travel at once.
+// Single-stream, a rank's egress and ingress are one, and its messages start in the order of their turns at both ends:
+// who comes before its turn waits, with the ends free if need be.
 // Time comes with each call and only advances; what happened since the last call is caught up with in its own order,
 // at its own times, so that who looks late does not make the wire late. It moves no bytes, waits for nobody, locks
 // nothing. The block may be mapped at different addresses in several processes. Units: nanoseconds. Private to comm.
@@ -33,8 +35,10 @@ class WireModel {
   /// by another view.
   WireModel(std::byte* block, bool fresh, std::int32_t num_ranks, std::size_t most_messages, const LinkShape& shape);
 
-  /// One end of a message. False when there is no room for another message.
-  bool post(Time now, PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes);
+  /// One end of a message. `turn`: its number among all that the posting rank sends and receives, from 0, each once;
+  /// looked at single-stream only. False when there is no room for another message.
+  bool post(Time now, PeerId from, PeerId to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t size_bytes,
+            std::uint64_t turn = 0);
 
   /// Catches up with the time.
   void advance(Time now);
@@ -69,6 +73,8 @@ class WireModel {
     std::uint8_t num_ends;
     std::uint8_t num_taken;
     std::uint64_t order;  // in which it became ready
+    std::uint64_t send_turn;
+    std::uint64_t receive_turn;
     std::int64_t size_bytes;
     Time send_posted;
     Time started;
@@ -89,6 +95,7 @@ class WireModel {
     std::int32_t ingress;  //
     Queue departures;
     Queue arrivals;
+    std::uint64_t next_turn;
     Time wake_time;
   };
   struct Header {
@@ -109,6 +116,8 @@ class WireModel {
   void release_all(Time at);
   void start_ready(Time at);
   void consider(std::int32_t from, std::int32_t to, std::int32_t& best);
+  bool may_start(const Record& message) const;
+  void mark_changed(std::int32_t from, std::int32_t to);
   bool goes_before(std::int32_t a, std::int32_t b) const;
   Time duration(std::int64_t size_bytes) const;
   void note_due(std::int32_t rank_index, Time due);
@@ -123,8 +132,8 @@ class WireModel {
   Channel* channels_;
   Record* records_;
   // Room for one call; per process.
-  std::vector<std::int32_t> freed_egress_;
-  std::vector<std::int32_t> freed_ingress_;
+  std::vector<std::int32_t> changed_egress_;  // freed, or single-stream: has had a turn
+  std::vector<std::int32_t> changed_ingress_;
   std::vector<PeerId> to_wake_;
 };
 

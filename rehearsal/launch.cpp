@@ -57,7 +57,7 @@ std::vector<RankOutcome> rehearse_on_threads(const RehearsalPlan& plan, const La
   const auto num_ranks = plan.program->layout.pp();
   InprocHub hub(num_ranks);
   std::optional<EmulatedLinks> links;
-  if (options.emulate_links) links.emplace(num_ranks, most_messages(plan), link_shape(plan.costs, plan.shape));
+  if (options.emulate_links) links.emplace(num_ranks, most_messages(plan), link_shape(plan));
   std::vector<RankSpot> spots(static_cast<std::size_t>(num_ranks));
   std::vector<RankOutcome> outcomes(spots.size());
   std::vector<std::exception_ptr> failures(spots.size());
@@ -98,7 +98,7 @@ std::vector<RankOutcome> rehearse_on_job(const RehearsalPlan& plan, RankId rank,
   std::optional<EmulatedLinks> links;
   std::optional<SharedMemory> memory;
   if (options.emulate_links) {
-    links.emplace(control, most_messages(plan), link_shape(plan.costs, plan.shape), plan.wait_limit);
+    links.emplace(control, most_messages(plan), link_shape(plan), plan.wait_limit);
     memory.emplace(control, num_ranks * sizeof(RankSpot), plan.wait_limit);
   }
   const auto front = options.in_front ? options.in_front(transport) : nullptr;

@@ -16,28 +16,8 @@ std::string ms(double us) { return fmt::format("{:.3f}", us / 1000); }
 std::string ms(SimTime time) { return ms(to_us(time)); }
 std::string signed_percent(double share) { return fmt::format("{:+.2f} %", share * 100); }
 
-const char* to_text(Impairment impairment) {
-  switch (impairment) {
-    case Impairment::none:
-      return "none";
-    case Impairment::lanes:
-      return "lanes";
-    case Impairment::overlap:
-      break;
-  }
-  return "overlap";
-}
-
-const char* impairment_sentence(Impairment impairment) {
-  switch (impairment) {
-    case Impairment::none:
-      return "";
-    case Impairment::lanes:
-      return "impaired: urgent and bulk messages share one queue\n";
-    case Impairment::overlap:
-      break;
-  }
-  return "impaired: communication waits for computation\n";
+std::string impairment_sentence(Impairment impairment) {
+  return impairment == Impairment::none ? "" : fmt::format("impaired: {}\n", name_of(impairment).sentence);
 }
 
 Json exposure_json(const Exposure& exposure) {
@@ -135,7 +115,7 @@ std::string report_json(const Setup& setup, const RehearsalReport& report, const
             {"predicted_overhead_over_standard", or_null(report.predicted_overhead)},
             {"standard", nullptr},
             {"all_us", report.program.all_us},
-            {"impair", to_text(setup.impairment)},
+            {"impair", name_of(setup.impairment).name},
             {"links", setup.emulate_links ? "emulated" : "real"},
             {"ranks", ranks_json(report.measured, report.measured_exposure, program)},
             {"predicted_ranks", ranks_json(report.predicted, report.predicted_exposure, program)},

@@ -25,6 +25,17 @@ Nanoseconds now() { return std::chrono::steady_clock::now().time_since_epoch(); 
 // Both ends of every message are in flight at most once per step.
 std::size_t num_messages(const Program& program) { return program.messages.size(); }
 
+// Everything that a rank sends and receives in a step, in the order of its list.
+std::vector<StreamPlace> stream_of(const Program& program, RankId rank) {
+  std::vector<StreamPlace> order;
+  for (const CommStep& step : program.ranks[rank.index()].comm) {
+    if (step.kind != CommKind::send && step.kind != CommKind::receive) continue;
+    order.push_back({PeerId{step.peer.value}, step.lane == MessageLane::urgent ? Lane::urgent : Lane::bulk,
+                     step.kind == CommKind::send});
+  }
+  return order;
+}
+
 class RankRun {
  public:
   RankRun(const RehearsalPlan& plan, const RankPlace& place) : plan_(plan), place_(place) {
@@ -81,6 +92,7 @@ class RankRun {
   MeasuredStep one_step(const Program& program, ProgramHandle handle) {
     play_.program = &program;
     play_.step = num_steps_;
+    if (shaped_ && plan_.single_stream) shaped_->announce(stream_of(program, place_.rank));
     MeasuredStep measured;
     measured.agreed_start_ns = agree_on_start().count();
     std::this_thread::sleep_for(Nanoseconds(measured.agreed_start_ns) - now());
@@ -177,11 +189,13 @@ class Reader {
 
 }  // namespace
 
-LinkShape link_shape(const CostModel& costs, const SlotShape& shape) {
-  const Link& link = costs.link(RankId{0}, RankId{1});
+LinkShape link_shape(const RehearsalPlan& plan) {
+  const Link& link = plan.costs.link(RankId{0}, RankId{1});
   LinkShape result;
+  result.urgent_first = plan.urgent_first;
+  result.single_stream = plan.single_stream;
   result.latency = std::chrono::duration_cast<Nanoseconds>(link.latency);
-  result.ns_per_byte = to_us(link.value_unit) * 1e3 / static_cast<double>(shape.value_bytes());
+  result.ns_per_byte = to_us(link.value_unit) * 1e3 / static_cast<double>(plan.shape.value_bytes());
   return result;
 }
 

@@ -76,10 +76,34 @@ SlotShape resolve_shape(const cli::Options& options) {
 
 Impairment resolve_impairment(const cli::Options& options) {
   const std::string name = options.impair.value_or("none");
-  if (name == "none") return Impairment::none;
-  if (name == "lanes") return Impairment::lanes;
-  if (name == "overlap") return Impairment::overlap;
-  throw InputError(fmt::format("--impair '{}' is unknown, legal are none, lanes and overlap", name));
+  std::string legal;
+  for (const ImpairmentName& each : all_impairments()) {
+    if (name == each.name) return each.impairment;
+    legal += fmt::format("{}{}", legal.empty() ? "" : ", ", each.name);
+  }
+  throw InputError(fmt::format("--impair '{}' is unknown, legal are {}", name, legal));
+}
+
+bool is_of_links(Impairment impairment) { return impairment != Impairment::none && impairment != Impairment::lanes; }
+
+bool is_stream(Impairment impairment) {
+  return impairment == Impairment::single_stream || impairment == Impairment::unplanned_stream;
+}
+
+// What the emulation does, and how the simulator is told of it. Always the executor posts each lane of an edge in the
+// order of the program; that is the whole impairment where the program has been left one lane.
+void impair(Setup& setup) {
+  RehearsalPlan& plan = setup.plan;
+  setup.sim.order = ChannelOrder::fifo_per_lane;
+  if (setup.impairment == Impairment::priority) plan.urgent_first = setup.sim.urgent_first = false;
+  if (setup.impairment == Impairment::overlap) {
+    plan.communication_waits_for_compute = setup.sim.communication_waits_for_compute = true;
+  }
+  if (is_stream(setup.impairment)) {
+    plan.single_stream = true;
+    setup.sim.order = ChannelOrder::single_stream;
+    setup.sim.duplex = Duplex::half;
+  }
 }
 
 bool resolve_links(const cli::Options& options) {
@@ -114,6 +138,21 @@ CostModel emulated_costs(const cli::Options& options, const cli::Depth& depth, c
 }
 
 }  // namespace
+
+std::span<const ImpairmentName> all_impairments() {
+  static constexpr ImpairmentName names[] = {
+      {Impairment::none, "none", ""},
+      {Impairment::lanes, "lanes", "urgent and bulk messages share one queue per edge"},
+      {Impairment::priority, "priority", "urgent messages do not go first"},
+      {Impairment::overlap, "overlap", "communication waits for computation"},
+      {Impairment::single_stream, "single-stream", "one communication stream per rank, programs planned for it"},
+      {Impairment::unplanned_stream, "unplanned-stream",
+       "one communication stream per rank, programs planned for lanes"},
+  };
+  return names;
+}
+
+const ImpairmentName& name_of(Impairment impairment) { return all_impairments()[static_cast<std::size_t>(impairment)]; }
 
 Program with_one_lane(Program program) {
   for (Transfer& transfer : program.routing.transfers)
@@ -156,16 +195,18 @@ Setup make_setup(const cli::Options& options, std::int64_t available_bytes) {
   require_costs(options, schedule, times);
   const SlotShape shape = resolve_shape(options);
   CostModel costs = emulated_costs(options, depth, times, shape);
-  const LowerOptions lowering{.post_ahead = options.post_ahead, .costs = costs.plan_costs()};
+  const Impairment impairment = resolve_impairment(options);
+  LowerOptions lowering{.post_ahead = options.post_ahead, .costs = costs.plan_costs()};
+  if (impairment == Impairment::single_stream) lowering.costs.duplex = Duplex::half;
   const Policy policy = cli::resolve_policy(options, depth.map);
 
   Setup setup{.plan = {.program = nullptr, .costs = costs, .shape = shape}, .sim = {}, .depth = {}, .schedule = {}};
   setup.depth = depth.description;
   setup.schedule = schedule.name;
-  setup.impairment = resolve_impairment(options);
+  setup.impairment = impairment;
   setup.emulate_links = resolve_links(options);
-  if (setup.impairment == Impairment::overlap && !setup.emulate_links) {
-    throw InputError("--impair overlap needs --links emulated");
+  if (is_of_links(impairment) && !setup.emulate_links) {
+    throw InputError(fmt::format("--impair {} needs --links emulated", name_of(impairment).name));
   }
   Program program = lower(schedule, depth.map, policy, lowering);
   if (setup.impairment == Impairment::lanes) program = with_one_lane(std::move(program));
@@ -176,8 +217,7 @@ Setup make_setup(const cli::Options& options, std::int64_t available_bytes) {
     setup.plan.baseline = std::make_shared<const Program>(lower(schedule, plain, Policy::standard, lowering));
   }
   setup.plan.steps = options.steps;
-  setup.plan.communication_waits_for_compute = setup.impairment == Impairment::overlap;
-  setup.sim.communication_waits_for_compute = setup.plan.communication_waits_for_compute;
+  impair(setup);
   const std::int64_t needed = memory_needed_bytes(setup.plan);
   if (needed > available_bytes) {
     throw InputError(

@@ -5,6 +5,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <span>
 #include <string>
 
 #include "options.hpp"
@@ -16,9 +17,21 @@ namespace plumb::rehearsal {
 // What is taken away from the executor on purpose, to see what it was worth.
 enum class Impairment : std::uint8_t {
   none,
-  lanes,   // urgent and bulk messages share one queue per edge
-  overlap  // communication waits for the computation of its rank
+  lanes,             // urgent and bulk messages share one queue per edge, in the order of the program
+  priority,          // whatever is ready first takes the link first
+  overlap,           // communication waits for the computation of its rank
+  single_stream,     // a rank sends or receives one message at a time, in the order of a program planned for that
+  unplanned_stream,  // the same with a program that is planned for lanes
 };
+
+struct ImpairmentName {
+  Impairment impairment;
+  const char* name;
+  const char* sentence;
+};
+// In the order of the enumeration.
+std::span<const ImpairmentName> all_impairments();
+const ImpairmentName& name_of(Impairment impairment);
 
 struct Setup {
   RehearsalPlan plan;

@@ -48,8 +48,9 @@ class Engine {
         running_(program.ranks.size()),
         notices_late_(options.communication_waits_for_compute) {
     for (const Transfer& transfer : program.routing.transfers) {
-      hops_.push_back({make_hop(transfer.from, transfer.to, transfer.lane, &Link::value_unit),
-                       make_hop(transfer.to, transfer.from, transfer.lane, &Link::gradient_unit)});
+      const MessageLane lane = options.urgent_first ? transfer.lane : MessageLane::urgent;
+      hops_.push_back({make_hop(transfer.from, transfer.to, lane, &Link::value_unit),
+                       make_hop(transfer.to, transfer.from, lane, &Link::gradient_unit)});
     }
     timeline_.messages.resize(program.messages.size());
     for (std::size_t m = 0; m < program.messages.size(); ++m) {

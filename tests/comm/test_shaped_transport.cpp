@@ -85,6 +85,30 @@ TEST_CASE("a rank that computes is given only what had arrived before", "[comm]"
   CHECK(receiver.poll() == 1);
 }
 
+TEST_CASE("single-stream links carry messages in the announced order and no others", "[comm]") {
+  EmulatedLinks links(2, 8, {.latency = 0us, .ns_per_byte = 100, .single_stream = true});
+  InprocHub hub(2);
+  const auto a = hub.make_transport(PeerId{0});
+  const auto b = hub.make_transport(PeerId{1});
+  ShapedTransport left(*a, links), right(*b, links);
+  testing::Message first({8}), second({8}), first_in({8}), second_in({8});
+  testing::Poster mine(left), theirs(right);
+  CHECK_THROWS_AS(mine.send(PeerId{1}, Lane::urgent, first), std::logic_error);
+  for (int step = 0; step < 2; ++step) {
+    left.announce(std::vector<StreamPlace>{{PeerId{1}, Lane::bulk, false}, {PeerId{1}, Lane::urgent, true}});
+    right.announce(std::vector<StreamPlace>{{PeerId{0}, Lane::bulk, true}, {PeerId{0}, Lane::urgent, false}});
+    mine.send(PeerId{1}, Lane::urgent, first);
+    theirs.receive(PeerId{0}, Lane::urgent, first_in);
+    left.wait(2ms);
+    CHECK(mine.poll() == 0);  // not its turn, though both ends are there
+    mine.receive(PeerId{1}, Lane::bulk, second_in);
+    theirs.send(PeerId{0}, Lane::bulk, second);
+    mine.finish_all();
+    theirs.finish_all();
+    CHECK_THROWS_AS(mine.send(PeerId{1}, Lane::urgent, first), std::logic_error);
+  }
+}
+
 TEST_CASE("emulated links are for as many ranks as the transport", "[comm]") {
   EmulatedLinks links(3, 4, {});
   InprocHub hub(2);

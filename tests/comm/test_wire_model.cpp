@@ -26,8 +26,9 @@ class Wire {
     post(now, from, to, lane, true, ticket, bytes);
     post(now, from, to, lane, false, ticket, bytes);
   }
-  void post(Time now, int from, int to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t bytes = 1000) {
-    REQUIRE(model.post(now, PeerId{from}, PeerId{to}, lane, is_send, ticket, bytes));
+  void post(Time now, int from, int to, Lane lane, bool is_send, std::uint32_t ticket, std::size_t bytes = 1000,
+            std::uint64_t turn = 0) {
+    REQUIRE(model.post(now, PeerId{from}, PeerId{to}, lane, is_send, ticket, bytes, turn));
   }
   /// What is over for the rank by then, by ticket.
   std::map<std::uint32_t, WireTimes> taken(int rank, Time until) {
@@ -111,6 +112,27 @@ TEST_CASE("where bytes cost nothing all messages travel at once", "[comm]") {
   const auto received = wire.taken(1, 74);
   REQUIRE(received.size() == 5);
   CHECK(received.at(4).arrived.count() == 74);
+}
+
+TEST_CASE("links without priority carry first what was posted first", "[comm]") {
+  Wire wire(2, {.latency = nanoseconds(0), .ns_per_byte = 1, .urgent_first = false});
+  wire.both(0, 0, 1, Lane::bulk, 1);
+  wire.both(10, 0, 1, Lane::bulk, 2);
+  wire.both(20, 0, 1, Lane::urgent, 3);
+  const auto sent = wire.taken(0, 3000);
+  CHECK(sent.at(2).started.count() == 1000);
+  CHECK(sent.at(3).started.count() == 2000);
+}
+
+TEST_CASE("on single-stream links a message waits for its turn at both ends", "[comm]") {
+  Wire wire(3, {.latency = nanoseconds(70), .ns_per_byte = 1, .single_stream = true});
+  wire.post(0, 0, 1, Lane::urgent, true, 1, 1000, 1);  // rank 0 sends this after it has received from 2
+  wire.post(0, 0, 1, Lane::urgent, false, 1, 1000, 0);
+  CHECK(wire.taken(0, 500).empty());
+  wire.post(500, 2, 0, Lane::bulk, true, 2, 1000, 0);
+  wire.post(600, 2, 0, Lane::bulk, false, 2, 1000, 0);
+  CHECK(wire.taken(2, 5000).at(2).started.count() == 600);
+  CHECK(wire.taken(0, 5000).at(1).started.count() == 1600);
 }
 
 TEST_CASE("a sleeper is named when something of its own ends before it means to wake", "[comm]") {
@@ -235,6 +257,50 @@ TEST_CASE("emulated wires start messages when the simulator's arbiter does", "[c
     const std::vector<Job> jobs = random_jobs(random, num_ranks, 1 + static_cast<int>(random() % 120));
     INFO("round " << round << ", " << num_ranks << " ranks, " << jobs.size() << " messages");
     REQUIRE(started_by_wire(jobs, num_ranks) == started_by_arbiter(jobs, num_ranks));
+  }
+}
+
+// --- single-stream: every order is fixed, so a start is known from what comes before --------------------------------
+
+TEST_CASE("single-stream links run random messages one after the other, in the order of their ranks", "[comm]") {
+  std::mt19937 random(12);
+  for (int round = 0; round < 200; ++round) {
+    const int num_ranks = 2 + static_cast<int>(random() % 5);
+    const bool instant = round % 5 == 0;  // bytes that cost nothing hold nothing
+    const std::vector<Job> jobs = random_jobs(random, num_ranks, 1 + static_cast<int>(random() % 120));
+    std::vector<Time> free(static_cast<std::size_t>(num_ranks));
+    std::vector<std::uint64_t> turns(static_cast<std::size_t>(num_ranks));
+    struct Post {
+      Time at;
+      bool is_send;
+      std::size_t job;
+      std::uint64_t turn;
+    };
+    std::vector<Post> posts;
+    std::vector<Time> expected;
+    for (std::size_t i = 0; i < jobs.size(); ++i) {
+      const auto from = static_cast<std::size_t>(jobs[i].from), to = static_cast<std::size_t>(jobs[i].to);
+      const Time start = std::max({jobs[i].send, jobs[i].receive, free[from], free[to]});
+      expected.push_back(start);
+      free[from] = free[to] = start + (instant ? 0 : static_cast<Time>(jobs[i].bytes));
+      posts.push_back({jobs[i].send, true, i, turns[from]++});
+      posts.push_back({jobs[i].receive, false, i, turns[to]++});
+    }
+    std::stable_sort(posts.begin(), posts.end(), [](const Post& a, const Post& b) { return a.at < b.at; });
+    Wire wire(num_ranks, {.latency = nanoseconds(5), .ns_per_byte = instant ? 0.0 : 1.0, .single_stream = true},
+              jobs.size());
+    for (const Post& post : posts) {
+      const Job& job = jobs[post.job];
+      wire.post(post.at, job.from, job.to, job.lane, post.is_send, static_cast<std::uint32_t>(post.job), job.bytes,
+                post.turn);
+    }
+    std::vector<Time> started(jobs.size());
+    for (int rank = 0; rank < num_ranks; ++rank) {
+      for (const auto& [ticket, times] : wire.taken(rank, 1'000'000'000))
+        started[ticket] = times.started.count();
+    }
+    INFO("round " << round << ", " << num_ranks << " ranks, " << jobs.size() << " messages");
+    REQUIRE(started == expected);
   }
 }
 

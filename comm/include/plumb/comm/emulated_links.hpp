@@ -3,9 +3,9 @@
 //
 // Every rank has one full-duplex network end with a rate and a latency. A message holds the sender's egress and the
 // receiver's ingress for its duration, is not pre-empted, and starts whenever both are free: urgent first, then whose
-// send was posted first. ShapedTransport asks when a message may be handed out; no byte passes through here. The ranks
-// are threads of one process, or processes of one machine, which then share a block of memory. It is NOT a network: it
-// has no topology and loses nothing.
+// send was posted first. Poorer links can be asked for (LinkShape). ShapedTransport asks when a message may be handed
+// out; no byte passes through here. The ranks are threads of one process, or processes of one machine, which then share
+// a block of memory. It is NOT a network: it has no topology and loses nothing.
 // Threads: any. Ownership: outlives the ShapedTransports that use it.
 #pragma once
 
@@ -21,7 +21,9 @@ namespace plumb {
 
 struct LinkShape {
   std::chrono::nanoseconds latency{0};
-  double ns_per_byte = 0;  ///< 0: messages hold no link, any number travels at once
+  double ns_per_byte = 0;      ///< 0: messages hold no link, any number travels at once
+  bool urgent_first = true;    ///< false: lanes count for nothing, whose send was posted first goes first
+  bool single_stream = false;  ///< a rank sends or receives one message at a time, in the order that it has announced
 };
 
 /// What one message did on its way; as times of std::chrono::steady_clock since its epoch.

@@ -38,13 +38,15 @@ struct RehearsalPlan {
   SlotShape shape;  // of the real payload; the costs decide how long it takes
   int steps = 5;    // measured ones of each program, after one to warm up
   bool communication_waits_for_compute = false;
+  bool urgent_first = true;    // of the emulated links; false: whatever was posted first
+  bool single_stream = false;  // of the emulated links: a rank sends or receives one message at a time, as listed
   std::chrono::nanoseconds wait_limit = std::chrono::seconds(60);
   std::chrono::nanoseconds longest_extra{0};  // random, on top of every computation
   std::uint64_t seed = 0;
 };
 
 // The shape of links on which the plan's payload takes the model's times.
-LinkShape link_shape(const CostModel& costs, const SlotShape& shape);
+LinkShape link_shape(const RehearsalPlan& plan);
 
 // Messages in flight at most, of the whole job: for EmulatedLinks.
 std::size_t most_messages(const RehearsalPlan& plan);

@@ -32,6 +32,7 @@ enum class ChannelOrder : std::uint8_t {
 struct SimOptions {
   ChannelOrder order = ChannelOrder::by_readiness;
   Duplex duplex = Duplex::full;  // half: a rank sends or receives one message at a time
+  bool urgent_first = true;      // false: to the arbiter all messages are urgent
   // A rank notices what has left and what has arrived only between its computations, as one without a thread for
   // communication would.
   bool communication_waits_for_compute = false;
