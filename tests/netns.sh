@@ -29,7 +29,10 @@ for tool in ip tc mpirun unshare python3; do
 done
 [ -x "$bin/plumb-rehearse" ] || skip "there is no $bin/plumb-rehearse"
 ip netns add "$prefix-try" 2> /dev/null || skip "this machine does not let us make network namespaces"
+names=yes
+ip netns exec "$prefix-try" unshare --uts true 2> /dev/null || names=
 ip netns del "$prefix-try"
+[ "$names" ] || skip "this machine does not let us give a namespace a host name"
 
 work=$(mktemp -d /tmp/plumbns.XXXXXX)
 clean() {
@@ -48,7 +51,7 @@ ip link set "$prefix" up
 hosts=
 for r in $(seq 0 $((ranks - 1))); do
   ip netns add "$prefix-$r"
-  ip link add "v$$-$r" type veth peer name eth0 netns "$prefix-$r"
+  ip link add "v$$-$r" type veth peer name eth0 netns "$prefix-$r" || skip "this machine has no veth pairs"
   ip link set "v$$-$r" master "$prefix" up
   ip netns exec "$prefix-$r" ip link set lo up
   ip netns exec "$prefix-$r" ip addr add "$net.0.1$r/24" dev eth0
