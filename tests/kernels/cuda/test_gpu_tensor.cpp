@@ -88,7 +88,9 @@ TEST_CASE("on tensor cores the batched backward keeps its bounds", "[gpu][tensor
   check_backward<Bf16>(3, 104, 9, 9, 8.0, false, true);
   check_backward<Bf16>(1, 2312, 2, 2, 2.0, false, true);
   check_backward<Fp16>(3, 264, 3, 8, 1.0, false, true);
-  check_backward<Bf16>(520, 24, 3, 3, 1.0, true, true);
+  if (Sampling(1).takes(1)) {
+    check_backward<Bf16>(520, 24, 3, 3, 1.0, true, true);  // three runs of tokens
+  }
 }
 
 TEST_CASE("on tensor cores gradients that fp16 could not hold keep their relative bounds", "[gpu][tensor]") {
