@@ -85,8 +85,8 @@ Answer check_program_json(const std::string& text, const Options& options) {
     throw InputError(
         fmt::format("{} goes with a CSV, not with a program", options.legacy ? "--legacy" : "--placement"));
   }
-  // Measured: a document takes about eight times its text.
-  require_memory(8.0 * static_cast<double>(text.size()), "reading " + options.file);
+  // Measured: a document and its program take about ten times their text.
+  require_memory(10.0 * static_cast<double>(text.size()), "reading " + options.file);
   const Program program = program_from_json(text);
   Answer answer;
   answer.subject = fmt::format("program {}: {} ranks, {} messages", to_string(digest(program)), program.layout.pp(),

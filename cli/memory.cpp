@@ -68,7 +68,7 @@ double bytes_needed(Product product, const Layout& layout, const DepthMap& depth
   const double units = 2 * microbatches * static_cast<double>(expected_units(layout, depth, policy));
   const bool one_by_one = policy == Policy::cached || policy == Policy::direct;
   const double messages = one_by_one ? units : 2 * microbatches * layout.num_chunks();
-  const double simulated = 150 * actions + 270 * messages + 200 * units;
+  const double simulated = 110 * actions + 230 * messages + 150 * units;
   return simulated * (product == Product::json ? 3.0 : product == Product::text ? 1.4 : 1.0);
 }
 
