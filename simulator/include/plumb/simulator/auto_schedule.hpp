@@ -5,8 +5,8 @@
 // It starts from every named schedule that fits the limit, searches orders with a list scheduler of its own, and
 // simulates the best of both: what it returns is never slower, in simulate(), than the best named one that fits, nor
 // than what it returns under a tighter limit (one limit for all ranks, steps of up to budget / 1000 computations).
-// Uneven chunks, heads and slow links are where it gains. The limit counts chunk activations only; what the cache and the
-// weights hold comes on top. No randomness, no clock: the same request gives the same schedule. Not thread-safe to
+// Uneven chunks, heads and slow links are where it gains. The limit counts chunk activations only; what the cache and
+// the weights hold comes on top. No randomness, no clock: the same request gives the same schedule. Not thread-safe to
 // share a request's callback; otherwise pure.
 #pragma once
 
