@@ -162,7 +162,7 @@ def impaired_table(runs):
              for run in curves if run["result"]["impair"] != "none"]
     if lines:
         print("\nOverhead over a standard residual on the same links, measured / simulated\n\n"
-              "| layout | u | policy | without | whole | impaired |\n|---|---|---|---|---|---|")
+              "| layout | u | policy | impaired by | whole | impaired |\n|---|---|---|---|---|---|")
         print("\n".join(sorted(lines)))
 
 
