@@ -27,6 +27,8 @@ JsonNode::Json parse(std::string_view text) {
     return JsonNode::Json::parse(text);
   } catch (const nlohmann::json::parse_error& error) {
     throw InputError(fmt::format("program JSON: not JSON, see byte {} of {}", error.byte, text.size()));
+  } catch (const nlohmann::json::out_of_range&) {
+    throw InputError("program JSON: holds a number that is out of range");
   }
 }
 

@@ -126,6 +126,7 @@ class RankChecker {
       return false;
     }
     if (!moves && step.segments.size() != num_segments(step.kind)) return false;
+    if (step.first_touch && step.kind != CommKind::add) return false;
     return in_pools(step.waits, step.releases);
   }
 
@@ -145,12 +146,13 @@ class RankChecker {
            });
   }
 
-  // The first half of a pair is a forward, and the next computation its backward half.
+  // The first half of a pair is a forward, and the next computation its backward half: not that forward's own.
   bool pairs_well(std::size_t index) const {
     const ComputeStep& step = rank_.compute[index];
     if (!step.overlaps_next) return true;
     if (index + 1 == rank_.compute.size() || step.compute.op != Op::forward) return false;
     const ComputeStep& next = rank_.compute[index + 1];
+    if (next.compute.chunk == step.compute.chunk && next.compute.microbatch == step.compute.microbatch) return false;
     return !next.overlaps_next && (next.compute.op == Op::backward || next.compute.op == Op::backward_input);
   }
 
@@ -176,6 +178,7 @@ class RankChecker {
     if (!moves && step.segments.size() != num_segments(step.kind)) {
       return fmt::format("has {} segments, must have {}", step.segments.size(), num_segments(step.kind));
     }
+    if (step.first_touch && step.kind != CommKind::add) return "touches something first, which only an add does";
     for (const Slot& slot : rank_.segments_of(step.segments)) {
       if (!slot_exists(slot)) return fmt::format("slot {} does not exist", slot.index);
     }
@@ -237,7 +240,8 @@ void verify_rank_structure(const Program& program, RankId rank, FaultList& fault
       add_if(faults, rank, checker.wrong_in(steps.compute[i]), "compute step", i);
     }
     if (!checker.pairs_well(i)) {
-      add_if(faults, rank, "overlaps the next computation, but only an F overlaps, and only a B or I behind it",
+      add_if(faults, rank,
+             "overlaps the next computation, but only an F overlaps, and only another one's B or I behind it",
              "compute step", i);
     }
   }

@@ -115,6 +115,16 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   }
 }
 
+void require_different(const OutputFile& a, const OutputFile& b) {
+  if (a.path.empty() || b.path.empty()) return;
+  std::error_code code;
+  const bool same = std::filesystem::equivalent(a.path, b.path, code) ||
+                    std::filesystem::weakly_canonical(a.path, code) == std::filesystem::weakly_canonical(b.path, code);
+  // A device may be written twice: nothing is lost that was to be kept.
+  if (!same || (std::filesystem::exists(a.path, code) && !std::filesystem::is_regular_file(a.path, code))) return;
+  throw InputError(fmt::format("{} and {} name the same file, {}: give each its own", a.option, b.option, b.path));
+}
+
 void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
 
 std::string one_line(std::string_view text) {

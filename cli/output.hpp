@@ -26,6 +26,13 @@ class Table {
 // throws; a link is followed; a pipe or device is written in place. Throws EnvironmentError naming the path.
 void write_file(const std::string& path, const std::function<void(std::ostream&)>& write);
 
+// Throws InputError when two options name the same file, by whatever path: the second would overwrite the first.
+struct OutputFile {
+  std::string_view option;
+  std::string path;  // empty: not asked for
+};
+void require_different(const OutputFile& a, const OutputFile& b);
+
 // A write beyond `ulimit -f` then fails like one to a full disk instead of ending the process. write_file does it too.
 void ignore_file_size_signal();
 

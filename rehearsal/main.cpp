@@ -132,7 +132,10 @@ bool wants_mpi(const cli::Options& options) {
 void write_log(const std::string& path, const Setup& setup, std::span<const RankOutcome> outcomes) {
   const Program& program = *setup.plan.program;
   cli::write_file(path, [&](std::ostream& out) {
-    write_log_header(out, program, setup.plan.shape, "plumb rehearse");
+    const std::string made_by = setup.impairment == Impairment::none
+                                    ? "plumb rehearse"
+                                    : fmt::format("plumb rehearse --impair {}", name_of(setup.impairment).name);
+    write_log_header(out, program, setup.plan.shape, made_by);
     for (std::size_t step = 0; step < outcomes.front().program.size(); ++step) {
       for (std::size_t rank = 0; rank < outcomes.size(); ++rank) {
         const MeasuredStep& measured = outcomes[rank].program[step];
@@ -250,6 +253,7 @@ int main(int argc, char** argv) {
     try {
       if (cli::parse(static_cast<int>(arguments.size()) - 1, arguments.data(), options) == cli::Parsed::done) return 0;
       mpi = wants_mpi(options);
+      cli::require_different({"--log", options.log}, {"--trace", options.trace});
       setup = make_setup(options, available_memory_bytes());
     } catch (...) {
       problem = ending_of(std::current_exception());

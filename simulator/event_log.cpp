@@ -43,10 +43,19 @@ class LogReader {
  private:
   struct Step {
     Timeline timeline;
+    std::vector<bool> ranks;                  // seen
+    std::vector<std::vector<bool>> computes;  // [rank] seen
+    std::vector<std::vector<bool>> ends;      // [rank] of messages, like RankProgram::comm: seen
     std::size_t num_computes = 0;
     std::size_t num_ends = 0;
     std::size_t num_ranks = 0;
   };
+
+  void see(std::vector<bool>& seen, std::size_t index, std::size_t& count) const {
+    if (seen[index]) refuse("the second line of the same thing in the same step");
+    seen[index] = true;
+    ++count;
+  }
 
   [[noreturn]] void refuse(const std::string& why) const {
     throw InputError(fmt::format("{}: line {}: {}", name_, line_number_, why));
@@ -90,6 +99,13 @@ class LogReader {
     return found->get<std::int64_t>();
   }
 
+  // The time of a field, which must not be before that of another.
+  SimTime time_after(SimTime before, const Json& line, const char* field) const {
+    const SimTime at = time(line, field);
+    if (at < before) refuse(fmt::format("\"{}\" is before the beginning", field));
+    return at;
+  }
+
   SimTime time(const Json& line, const char* field) const {
     const auto found = line.find(field);
     if (found == line.end() || !found->is_number()) refuse(fmt::format("\"{}\" is not a time", field));
@@ -103,9 +119,12 @@ class LogReader {
     auto [found, is_new] = steps_.try_emplace(number);
     if (is_new) {
       found->second.timeline.messages.resize(program_.messages.size());
+      found->second.ranks.resize(program_.ranks.size());
       for (const RankProgram& rank : program_.ranks) {
         found->second.timeline.ranks.push_back(
             {std::vector<ComputeTimes>(rank.compute.size()), std::vector<SimTime>(rank.comm.size())});
+        found->second.computes.emplace_back(rank.compute.size());
+        found->second.ends.emplace_back(rank.comm.size());
       }
     }
     return found->second;
@@ -117,19 +136,18 @@ class LogReader {
 
   void read_rank(const Json& line) {
     Step& step = step_of(line);
-    static_cast<void>(rank_of(line));
-    step.timeline.step = std::max(step.timeline.step, time(line, "end_us"));
-    ++step.num_ranks;
+    see(step.ranks, rank_of(line), step.num_ranks);
+    step.timeline.step = std::max(step.timeline.step, time_after(time(line, "start_us"), line, "end_us"));
   }
 
   void read_compute(const Json& line) {
     Step& step = step_of(line);
-    std::vector<ComputeTimes>& all = step.timeline.ranks[rank_of(line)].compute;
-    ComputeTimes& times =
-        all[static_cast<std::size_t>(integer(line, "compute", static_cast<std::int64_t>(all.size())))];
-    times.start = time(line, "start_us");
-    times.end = time(line, "end_us");
-    ++step.num_computes;
+    const std::size_t rank = rank_of(line);
+    std::vector<ComputeTimes>& all = step.timeline.ranks[rank].compute;
+    const auto index = static_cast<std::size_t>(integer(line, "compute", static_cast<std::int64_t>(all.size())));
+    see(step.computes[rank], index, step.num_computes);
+    all[index].start = time(line, "start_us");
+    all[index].end = time_after(all[index].start, line, "end_us");
   }
 
   void read_message(const Json& line) {
@@ -140,14 +158,15 @@ class LogReader {
     if (all[index].kind != CommKind::send && all[index].kind != CommKind::receive) {
       refuse(fmt::format("communication step {} of rank {} is no message", index, rank));
     }
+    see(step.ends[rank], index, step.num_ends);
     const bool sends = all[index].kind == CommKind::send;
     MessageTimes& message = step.timeline.messages[all[index].message.index()];
-    (sends ? message.send_ready : message.posted) = time(line, "posted_us");
-    const SimTime finished = time(line, "finished_us");
+    const SimTime posted = time(line, "posted_us");
+    (sends ? message.send_ready : message.posted) = posted;
+    const SimTime finished = time_after(posted, line, "finished_us");
     (sends ? message.sent : message.arrived) = finished;
     step.timeline.ranks[rank].comm_done[index] = finished;
     if (line.contains("started_us") && !line["started_us"].is_null()) message.start = time(line, "started_us");
-    ++step.num_ends;
   }
 
   MeasuredLog finish() {

@@ -78,6 +78,7 @@ Preparation prepare(int argc, char** argv) {
       ready.plan->facts.emplace_back(
           "--text", fmt::format("{} bytes, checksum {:016x}", ready.text->size_bytes(), ready.text->fingerprint()));
       require_writable(ready.plan->save_folder);
+      plumb::cli::require_different({"--log", ready.options.log}, {"--stats", ready.options.stats});
       set_compute_threads(ready.plan->threads);
     }
   } catch (...) {

@@ -228,4 +228,13 @@ TEST_CASE("a damaged text is refused or read, never worse", "[cache][encode]") {
   CHECK(accepted < 3000);
 }
 
+TEST_CASE("a number that no number holds is bad input", "[cache]") {
+  std::string json = program_to_json(test::small_program(Policy::cached));
+  const std::string_view field = "\"microbatches\":";
+  const std::size_t place = json.find(field);
+  REQUIRE(place != std::string::npos);
+  json.insert(place + field.size(), "1e999,\"unused\":");
+  CHECK_THROWS_AS(program_from_json(json), InputError);
+}
+
 }  // namespace plumb

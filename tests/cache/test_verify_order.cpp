@@ -142,9 +142,25 @@ TEST_CASE("a computation overlaps the next only as F with B or I", "[cache][veri
     std::vector<ComputeStep>& steps = broken.ranks[1].compute;
     steps[i].overlaps_next = true;
     const bool legal = steps[i].compute.op == Op::forward && i + 1 < steps.size() &&
-                       (steps[i + 1].compute.op == Op::backward || steps[i + 1].compute.op == Op::backward_input);
+                       (steps[i + 1].compute.op == Op::backward || steps[i + 1].compute.op == Op::backward_input) &&
+                       (steps[i + 1].compute.chunk != steps[i].compute.chunk ||
+                        steps[i + 1].compute.microbatch != steps[i].compute.microbatch);
     CHECK(verify_program(broken).empty() == legal);
   }
+}
+
+TEST_CASE("only an add touches something first", "[cache][verify]") {
+  const Program program = test::small_program(Policy::cached);
+  std::size_t num_others = 0;
+  for (std::size_t i = 0; i < program.ranks[1].comm.size(); ++i) {
+    Program broken = program;
+    CommStep& step = broken.ranks[1].comm[i];
+    if (step.kind == CommKind::add) continue;
+    ++num_others;
+    step.first_touch = true;
+    REQUIRE_FALSE(verify_program(broken).empty());
+  }
+  CHECK(num_others > 0);
 }
 
 TEST_CASE("no more faults are reported than asked for", "[cache][verify]") {

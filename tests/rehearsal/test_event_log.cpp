@@ -5,6 +5,7 @@
 #include "plumb/rehearsal/launch.hpp"
 #include "plumb/rehearsal/report.hpp"
 #include "plumb/runtime/event_log.hpp"
+#include "plumb/schedule/error.hpp"
 #include "plumb/simulator/against.hpp"
 #include "support/catch.hpp"
 
@@ -116,4 +117,17 @@ TEST_CASE("logs that are cut, damaged or of another program are refused with the
   CHECK_THROWS_WITH(read(text.substr(0, text.find('\n') + 1), program), Contains("no steps"));
   CHECK_THROWS_WITH(read(text + "{\"step\":1,\"rank\":99,\"compute\":0}\n", program), Contains("\"rank\""));
   CHECK_NOTHROW(read(text + "{\"loss\":1}\n", program));
+  CHECK_THROWS_WITH(read(text + text.substr(last_line + 1), program), Contains("the second line of the same thing"));
+  for (const char* field : {"\"compute\":1,", "\"rank\":1,\"start_us\"", "\"comm\":0,"}) {
+    // As another entry that is there already, so that one has two lines and one has none.
+    std::string edited = text;
+    const std::size_t digit = edited.find(field) + std::string_view(field).find(':') + 1;
+    edited[digit] = edited[digit] == '0' ? '1' : '0';
+    CHECK_THROWS_AS(read(edited, program), InputError);
+  }
+  for (const std::string_view field : {"\"end_us\":", "\"finished_us\":"}) {
+    std::string edited = text;
+    edited.insert(edited.find(field) + field.size(), "-1");
+    CHECK_THROWS_WITH(read(edited, program), Contains("is before the beginning"));
+  }
 }
