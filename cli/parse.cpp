@@ -128,7 +128,8 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_costs(*sub, o, "[200]", "[50]");
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
   add_compare(*sub, o);
-  sub->add_option("--against", o.against, "compare with a run: the event log that plumb rehearse or plumb train --log wrote");
+  sub->add_option("--against", o.against,
+                  "compare with a run: the event log that plumb rehearse or plumb train --log wrote");
   sub->add_flag("--single-stream", o.single_stream,
                 "one communication stream per rank: one message at a time, in or out, in the order of the program");
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
