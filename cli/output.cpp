@@ -118,8 +118,11 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
 void require_different(const OutputFile& a, const OutputFile& b) {
   if (a.path.empty() || b.path.empty()) return;
   std::error_code code;
-  const bool same = std::filesystem::equivalent(a.path, b.path, code) ||
-                    std::filesystem::weakly_canonical(a.path, code) == std::filesystem::weakly_canonical(b.path, code);
+  // Neither need exist yet, and where nothing exists a relative path stays relative.
+  const auto place = [&](const std::string& path) {
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, code), code);
+  };
+  const bool same = std::filesystem::equivalent(a.path, b.path, code) || place(a.path) == place(b.path);
   // A device may be written twice: nothing is lost that was to be kept.
   if (!same || (std::filesystem::exists(a.path, code) && !std::filesystem::is_regular_file(a.path, code))) return;
   throw InputError(fmt::format("{} and {} name the same file, {}: give each its own", a.option, b.option, b.path));

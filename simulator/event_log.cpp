@@ -99,7 +99,7 @@ class LogReader {
     return found->get<std::int64_t>();
   }
 
-  // The time of a field, which must not be before that of another.
+  // The time at which something ended that had begun at `before`.
   SimTime time_after(SimTime before, const Json& line, const char* field) const {
     const SimTime at = time(line, field);
     if (at < before) refuse(fmt::format("\"{}\" is before the beginning", field));

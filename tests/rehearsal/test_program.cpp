@@ -105,6 +105,18 @@ TEST_CASE("a log of a rehearsal is compared with the simulation of the same flag
   CHECK(no_log.err.find("not an event log") != std::string::npos);
 }
 
+TEST_CASE("two outputs do not share a file, by whatever path", "[rehearsal]") {
+  require_refused(layout + costs + small + " --log out.jsonl --trace ./out.jsonl",
+                  "--log and --trace name the same file");
+  CHECK(run_plumb("rehearse" + layout + costs + small + " --log own.jsonl --trace own.json").exit_code == 0);
+}
+
+TEST_CASE("a log says how the rehearsal was impaired", "[rehearsal]") {
+  const Run run = run_plumb("rehearse" + layout + costs + small +
+                            " --impair overlap --log impaired.jsonl >/dev/null; head -n 1 impaired.jsonl");
+  CHECK(run.out.find("\"made_by\":\"plumb rehearse --impair overlap\"") != std::string::npos);
+}
+
 TEST_CASE("times, sizes and costs that cannot be are refused with what is legal", "[rehearsal]") {
   require_refused(layout + small + " --action-us F=0,I=1,W=1", "F takes no time");
   require_refused(layout + small + " --action-us F=-1,I=1,W=1", "--action-us F");
