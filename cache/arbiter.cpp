@@ -8,12 +8,6 @@
 
 namespace plumb {
 
-namespace {
-
-constexpr std::int64_t bulk_bit = std::int64_t{1} << 62;
-
-}  // namespace
-
 template <class Visit>
 void NicArbiter::RankSet::for_each_also_in(const RankSet& other, Visit&& visit) const {
   for (std::size_t word = 0; word < words_.size(); ++word) {
@@ -129,6 +123,16 @@ void NicArbiter::start_ready(std::vector<Started>& started) {
       std::pop_heap(others.begin(), others.end(), std::greater<>());
       others.pop_back();
     }
+  }
+}
+
+void NicArbiter::postpone(std::int64_t time, std::int64_t order) {
+  // The same for all, so that the heaps stay heaps. Where nothing waits the fields mean nothing.
+  for (Waiting& waiting : best_)
+    waiting = {waiting.key + time, waiting.order + order};
+  for (std::vector<Waiting>& others : others_) {
+    for (Waiting& waiting : others)
+      waiting = {waiting.key + time, waiting.order + order};
   }
 }
 

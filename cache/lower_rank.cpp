@@ -446,6 +446,40 @@ PlanRecord::PlanRecord(const Schedule& schedule, const Routing& routing)
   messages.reserve(routing.transfers.size() * microbatches * directions);
 }
 
+PlanRecord::Lengths PlanRecord::lengths() const {
+  Lengths now{.messages = messages.size(), .order = {}, .computes = {}};
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    now.order.push_back(order[rank].size());
+    now.computes.push_back(computes[rank].size());
+  }
+  return now;
+}
+
+void PlanRecord::mark() { mark_ = lengths(); }
+
+void PlanRecord::repeat(std::size_t times, std::int64_t duration, int microbatches) {
+  const Lengths now = lengths();
+  // Each copy is made from the one before it.
+  const auto extend = [times](auto& list, std::size_t period, auto&& later) {
+    for (std::size_t left = times * period; left > 0; --left)
+      list.push_back(later(list[list.size() - period]));
+  };
+  const auto after = [&](Microbatch microbatch) { return Microbatch(microbatch.value + microbatches); };
+  const auto num_messages = static_cast<std::int32_t>(now.messages - mark_.messages);
+  for (std::size_t rank = 0; rank < order.size(); ++rank) {
+    extend(order[rank], now.order[rank] - mark_.order[rank], [&](Start start) -> Start {
+      if (start.message == Start::compute) return {start.at + duration, Start::compute, 0, {}};
+      return {start.at + duration, start.message + num_messages, start.hop, after(start.microbatch)};
+    });
+    extend(computes[rank], now.computes[rank] - mark_.computes[rank], [&](PlannedTimes planned) {
+      return PlannedTimes{planned.start + duration, planned.end + duration};
+    });
+  }
+  extend(messages, now.messages - mark_.messages, [&](Message message) {
+    return Message{message.transfer, after(message.microbatch), message.direction};
+  });
+}
+
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
                        const PlanCosts& costs, LowerMemory& memory) {
   return RankLowering(program, row, plan, rank, costs, memory).lower();

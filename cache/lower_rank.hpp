@@ -46,6 +46,9 @@ struct PlanRecord {
     messages.push_back(message);
   }
 
+  void mark();
+  void repeat(std::size_t times, std::int64_t duration, int microbatches);
+
   std::vector<Message> messages;
   std::vector<std::vector<Start>> order;            // [rank]
   std::vector<std::vector<PlannedTimes>> computes;  // [rank]
@@ -55,7 +58,15 @@ struct PlanRecord {
     RankId from;
     RankId to;
   };
+  struct Lengths {
+    std::size_t messages = 0;
+    std::vector<std::size_t> order;  // [rank]
+    std::vector<std::size_t> computes;
+  };
+  Lengths lengths() const;
+
   std::vector<Ends> ends_;  // [transfer]
+  Lengths mark_;
 };
 
 // What lowering needs for a while, kept from rank to rank: giving the memory back each time costs more than using it.

@@ -3,18 +3,25 @@
 // planner_run.hpp (private): the list schedule behind planner.hpp, told step by step to whoever wants to know.
 //
 // A Sink has compute_starts(rank, index, start, end) and message_starts(message, start, end, arrival); both are called
-// in the common order. Nothing is kept of what was told.
+// in the common order. Nothing is kept of what was told. If it also has mark() and repeat(times, duration,
+// microbatches), then what it was told since the last mark may be told by one call as happening again, so many times,
+// each time later by so much: the steady part of most steps. The state decides, not the times of single steps: when
+// everything that is to come is what it was at the mark, only later, then so is what follows from it.
 #pragma once
 
+#include <algorithm>
+#include <optional>
 #include <vector>
 
 #include <fmt/format.h>
 
+#include "countdown.hpp"
 #include "plan_tables.hpp"
 #include "plumb/cache/arbiter.hpp"
 #include "plumb/cache/event_queue.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/invariant.hpp"
+#include "steady.hpp"
 
 namespace plumb {
 
@@ -29,7 +36,10 @@ class PlannerRun {
         chunks_(costs.chunks),
         sink_(sink),
         arbiter_(schedule.layout.pp(), costs.duplex),
-        ranks_(static_cast<std::size_t>(schedule.layout.pp())) {
+        ranks_(static_cast<std::size_t>(schedule.layout.pp())),
+        needs_forward_(tables_.forward_needs, num_rows()),
+        needs_backward_(schedule.forward_only ? std::vector<std::int32_t>() : tables_.backward_needs, num_rows()),
+        needs_message_(schedule.forward_only ? std::vector<std::int32_t>() : tables_.message_needs, num_rows()) {
     if (chunks_.empty()) {
       chunks_.assign(num_chunks_, {costs.forward, costs.backward_input, costs.backward_weight});
     }
@@ -40,17 +50,7 @@ class PlannerRun {
       hop.link[0] = arbiter_.link(hop.from, hop.to);
       hop.link[1] = arbiter_.link(hop.to, hop.from);
     }
-    const auto microbatches = static_cast<std::size_t>(schedule.layout.microbatches());
-    const auto repeat = [&](std::vector<std::int32_t>& out, const std::vector<std::int32_t>& once) {
-      out.reserve(once.size() * microbatches);
-      for (std::size_t m = 0; m < microbatches; ++m)
-        out.insert(out.end(), once.begin(), once.end());
-    };
-    repeat(needs_forward_, tables_.forward_needs);
-    if (!schedule.forward_only) {
-      repeat(needs_backward_, tables_.backward_needs);
-      repeat(needs_message_, tables_.message_needs);
-    }
+    if constexpr (tells_repetitions) find_stretches();
   }
 
   // The makespan.
@@ -64,6 +64,7 @@ class PlannerRun {
       for (Event event; events_.pop(event);)
         handle(event);
       start_messages();
+      if constexpr (tells_repetitions) look_back();
     }
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const auto& row = schedule_.ranks[rank];
@@ -104,12 +105,14 @@ class PlannerRun {
     std::int32_t index = 0;  // computations before this one
   };
 
+  static constexpr bool tells_repetitions = requires(Sink & sink) { sink.mark(); };
+
+  std::size_t num_rows() const { return static_cast<std::size_t>(schedule_.layout.microbatches()); }
+
   const Compute& head(std::size_t rank) const {
     const Action& action = schedule_.ranks[rank][ranks_[rank].action];
     return ranks_[rank].in_second ? *action.second : action.first;
   }
-
-  std::size_t cell(ChunkId chunk, std::size_t microbatch) const { return microbatch * num_chunks_ + chunk.index(); }
 
   std::int64_t duration(const Compute& compute) const {
     const PlanChunkCosts& times = chunks_[compute.chunk.index()];
@@ -131,8 +134,8 @@ class PlannerRun {
     if (state.busy || state.action == schedule_.ranks[rank].size()) return;
     const Compute& compute = head(rank);
     if (compute.op != Op::backward_weight) {
-      const auto& needs = compute.op == Op::forward ? needs_forward_ : needs_backward_;
-      if (needs[cell(compute.chunk, compute.microbatch.index())] > 0) return;
+      const Countdown& needs = compute.op == Op::forward ? needs_forward_ : needs_backward_;
+      if (needs(compute.microbatch.index(), compute.chunk.index()) > 0) return;
     }
     state.busy = true;
     const std::int64_t end = now_ + duration(compute);
@@ -213,7 +216,7 @@ class PlannerRun {
   }
 
   void satisfy_backward_message(TransferId id, std::size_t microbatch) {
-    if (--needs_message_[microbatch * tables_.hops.size() + id.index()] > 0) return;
+    if (needs_message_.count_down(microbatch, id.index()) > 0) return;
     const PlanTables::Hop& hop = tables_.hops[id.index()];
     submit(hop, {static_cast<std::int32_t>(2 * microbatch + 1), hop.place[1]});
   }
@@ -221,17 +224,146 @@ class PlannerRun {
   void on_arrived(const PlanTables::Hop& hop, Name name) {
     const std::size_t microbatch = name.microbatch();
     if (name.direction() == 0) {
-      --needs_forward_[cell(hop.to_chunk, microbatch)];
+      needs_forward_.count_down(microbatch, hop.to_chunk.index());
       for (const TransferId id : tables_.passed_on.of(hop.id.index()))
         submit_forward(id, microbatch);
       start_compute(hop.to.index());
       return;
     }
     for (const ChunkId chunk : tables_.closers.of(hop.id.index()))
-      --needs_backward_[cell(chunk, microbatch)];
+      needs_backward_.count_down(microbatch, chunk.index());
     for (const TransferId id : tables_.feeds.of(hop.id.index()))
       satisfy_backward_message(id, microbatch);
     start_compute(hop.from.index());
+  }
+
+  // --- Repetition ------------------------------------------------------------------------------------------------
+
+  // All that decides what follows, but for the counts: times count from now.
+  struct Present {
+    struct Coming {
+      std::int64_t after = 0;
+      std::int64_t subject = 0;
+    };
+    struct Waiting {
+      NicArbiter::Link link;
+      MessageLane lane = MessageLane::urgent;
+      std::int64_t since = 0;
+      std::int64_t number = 0;
+    };
+    std::int64_t now = 0;
+    std::vector<Rank> ranks;
+    std::vector<Coming> coming;  // by time; of one instant in their order
+    std::vector<Waiting> waiting;
+  };
+
+  // Looking back costs as much as some steps do, so it pays only after many.
+  void find_stretches() {
+    stretches_ = steady_stretches(schedule_.ranks.front());
+    const std::size_t far = 2 * ranks_.size();
+    for (SteadyStretch& stretch : stretches_) {
+      const std::size_t periods = (far + stretch.actions - 1) / stretch.actions;
+      stretch.actions *= periods;
+      stretch.microbatches *= static_cast<int>(periods);
+    }
+    std::erase_if(stretches_, [](const SteadyStretch& stretch) {
+      return stretch.end - stretch.begin < 4 * stretch.actions || stretch.microbatches >= (1 << 28);
+    });
+    std::reverse(stretches_.begin(), stretches_.end());
+  }
+
+  Present present() const {
+    Present here{.now = now_, .ranks = ranks_, .coming = {}, .waiting = {}};
+    events_.for_each([&](std::int64_t time, const Event& event) {
+      here.coming.push_back({time - now_, event.subject});
+    });
+    std::stable_sort(here.coming.begin(), here.coming.end(),
+                     [](const auto& a, const auto& b) { return a.after < b.after; });
+    arbiter_.for_each_waiting([&](NicArbiter::Link link, MessageLane lane, std::int64_t ready_at, std::int64_t number) {
+      here.waiting.push_back({link, lane, now_ - ready_at, number});
+    });
+    std::sort(here.waiting.begin(), here.waiting.end(),
+              [](const auto& a, const auto& b) { return a.number < b.number; });
+    return here;
+  }
+
+  static std::int64_t later_number(int microbatches) { return std::int64_t{2} * microbatches << 32; }
+  static bool is_of_message(std::int64_t subject) {
+    return (subject & 3) != static_cast<std::int64_t>(Event::Kind::computed);
+  }
+
+  static bool same_but_later(const Present& here, const Present& before, const SteadyStretch& period) {
+    const std::int64_t later = later_number(period.microbatches);
+    const auto same_rank = [&](const Rank& a, const Rank& b) {
+      return a.action == b.action + period.actions && a.in_second == b.in_second && a.busy == b.busy;
+    };
+    const auto same_event = [&](const auto& a, const auto& b) {
+      return a.after == b.after && a.subject == b.subject + (is_of_message(b.subject) ? 4 * later : 0);
+    };
+    const auto same_message = [&](const auto& a, const auto& b) {
+      return a.link == b.link && a.lane == b.lane && a.since == b.since && a.number == b.number + later;
+    };
+    return std::equal(here.ranks.begin(), here.ranks.end(), before.ranks.begin(), before.ranks.end(), same_rank) &&
+           std::equal(here.coming.begin(), here.coming.end(), before.coming.begin(), before.coming.end(), same_event) &&
+           std::equal(here.waiting.begin(), here.waiting.end(), before.waiting.begin(), before.waiting.end(),
+                      same_message);
+  }
+
+  void look_back() {
+    while (!stretches_.empty() && ranks_.front().action + stretches_.back().actions >= stretches_.back().end) {
+      stretches_.pop_back();
+      mark_.reset();
+    }
+    if (stretches_.empty()) return;
+    const SteadyStretch& period = stretches_.back();
+    const std::size_t next = mark_ ? mark_->ranks.front().action + period.actions : period.begin;
+    if (ranks_.front().action < next) return;
+    Present here = present();
+    if (mark_ && same_but_later(here, *mark_, period)) {
+      const auto later = static_cast<std::size_t>(period.microbatches);
+      const std::size_t times = repetitions_left(period);
+      if (times > 0 && needs_forward_.repeats(later) && needs_backward_.repeats(later) &&
+          needs_message_.repeats(later)) {
+        repeat(here, times, period);
+        stretches_.pop_back();
+        mark_.reset();
+        return;
+      }
+    }
+    for (Countdown* needs : {&needs_forward_, &needs_backward_, &needs_message_})
+      needs->mark();
+    sink_.mark();
+    mark_ = std::move(here);
+  }
+
+  // How often every rank's row goes on as since the mark; each also has an action after that which fits, because a rank
+  // may have looked at it.
+  std::size_t repetitions_left(const SteadyStretch& period) const {
+    std::size_t times = num_rows() / static_cast<std::size_t>(period.microbatches);
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      const std::size_t action = ranks_[rank].action;
+      const std::size_t end = steady_until(schedule_.ranks[rank], action, period.actions, period.microbatches);
+      times = std::min(times, (end - action) / period.actions - ((end - action) % period.actions == 0 ? 1 : 0));
+    }
+    return times;
+  }
+
+  void repeat(const Present& here, std::size_t times, const SteadyStretch& period) {
+    const auto count = static_cast<std::int64_t>(times);
+    const std::int64_t duration = here.now - mark_->now;
+    sink_.repeat(times, duration, period.microbatches);
+    for (Countdown* needs : {&needs_forward_, &needs_backward_, &needs_message_})
+      needs->repeat(times, static_cast<std::size_t>(period.microbatches));
+    now_ += count * duration;
+    const std::int64_t later = count * later_number(period.microbatches);
+    arbiter_.postpone(count * duration, later);
+    events_.restart(now_);
+    for (const typename Present::Coming& coming : here.coming)
+      events_.push(now_ + coming.after, {coming.subject + (is_of_message(coming.subject) ? 4 * later : 0)});
+    for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
+      ranks_[rank].action += times * period.actions;
+      ranks_[rank].index += static_cast<std::int32_t>(times) * (here.ranks[rank].index - mark_->ranks[rank].index);
+    }
   }
 
   const Schedule& schedule_;
@@ -242,12 +374,14 @@ class PlannerRun {
   Sink& sink_;
   NicArbiter arbiter_;
   std::vector<Rank> ranks_;
-  std::vector<std::int32_t> needs_forward_;  // [microbatch][chunk] arrivals still missing
-  std::vector<std::int32_t> needs_backward_;
-  std::vector<std::int32_t> needs_message_;  // [microbatch][transfer], backward
+  Countdown needs_forward_;  // [microbatch][chunk] arrivals still missing
+  Countdown needs_backward_;
+  Countdown needs_message_;  // [microbatch][transfer], backward
   EventQueue<Event> events_;
   std::vector<NicArbiter::Started> started_;
   std::int64_t now_ = 0;
+  std::vector<SteadyStretch> stretches_;  // of rank 0's row, still to come
+  std::optional<Present> mark_;
 };
 
 }  // namespace plumb

@@ -54,7 +54,15 @@ class NicArbiter {
   // Once it has returned nothing more can start until the next submit or release.
   void start_ready(std::vector<Started>& started);
 
+  // visit(link, lane, ready_at, order) for every message that waits, in no particular order.
+  template <class Visit>
+  void for_each_waiting(Visit&& visit) const;
+  // Moves all that waits to a later time and to greater numbers.
+  void postpone(std::int64_t time, std::int64_t order);
+
  private:
+  static constexpr std::int64_t bulk_bit = std::int64_t{1} << 62;
+
   struct Waiting {
     std::int64_t key;  // lane above ready_at
     std::int64_t order;
@@ -104,5 +112,19 @@ class NicArbiter {
   std::vector<bool> is_touched_;
   std::vector<Candidate> candidates_;  // the best of each touched egress, a heap
 };
+
+template <class Visit>
+void NicArbiter::for_each_waiting(Visit&& visit) const {
+  const auto show = [&](Link link, const Waiting& waiting) {
+    const MessageLane lane = (waiting.key & bulk_bit) != 0 ? MessageLane::bulk : MessageLane::urgent;
+    visit(link, lane, waiting.key & ~bulk_bit, waiting.order);
+  };
+  for (std::size_t link = 0; link < ends_.size(); ++link) {
+    if (!waiting_to_[ends_[link].from.index()].contains(ends_[link].to)) continue;
+    show(Link(link), best_[link]);
+    for (const Waiting& waiting : others_[link])
+      show(Link(link), waiting);
+  }
+}
 
 }  // namespace plumb

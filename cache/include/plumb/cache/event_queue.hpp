@@ -54,6 +54,24 @@ class EventQueue {
     return true;
   }
 
+  // visit(time, payload) for all that is to come; those of one instant in the order in which they went in.
+  template <class Visit>
+  void for_each(Visit&& visit) const {
+    for (std::size_t bucket = 0; bucket < buckets_.size(); ++bucket) {
+      for (std::size_t i = bucket == 0 ? next_ : 0; i < buckets_[bucket].size(); ++i)
+        visit(buckets_[bucket][i].time, buckets_[bucket][i].payload);
+    }
+  }
+
+  // Forgets all events and goes to that time.
+  void restart(std::int64_t now) {
+    for (std::vector<Event>& bucket : buckets_)
+      bucket.clear();
+    filled_ = 0;
+    next_ = 0;
+    now_ = now;
+  }
+
  private:
   struct Event {
     std::int64_t time;

@@ -1,0 +1,78 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// countdown.hpp (private): what every microbatch still waits for, and whether that repeats.
+//
+// A table of counts, one row per microbatch, which go down to zero. Between two marks it remembers the first row it was
+// asked about, so that finding out whether the present is a mark, some microbatches later, looks at few rows.
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <vector>
+
+namespace plumb {
+
+class Countdown {
+ public:
+  // Every row begins as `once`.
+  Countdown(const std::vector<std::int32_t>& once, std::size_t num_rows)
+      : width_(once.size()), num_rows_(num_rows), first_touched_(num_rows) {
+    counts_.reserve(width_ * num_rows);
+    for (std::size_t row = 0; row < num_rows; ++row)
+      counts_.insert(counts_.end(), once.begin(), once.end());
+  }
+
+  std::int32_t operator()(std::size_t row, std::size_t column) const { return counts_[row * width_ + column]; }
+  // The count after this.
+  std::int32_t count_down(std::size_t row, std::size_t column) {
+    first_touched_ = std::min(first_touched_, row);
+    end_touched_ = std::max(end_touched_, row + 1);
+    return --counts_[row * width_ + column];
+  }
+
+  void mark() {
+    if (marked_.empty()) {
+      marked_ = counts_;
+    } else if (first_touched_ < end_touched_) {
+      std::copy(at(first_touched_), at(end_touched_), marked_.begin() + offset(first_touched_));
+    }
+    first_touched_ = num_rows_;
+    end_touched_ = 0;
+  }
+
+  // True if every row from the first touched since the mark on stands where the row `later` before it stood at the
+  // mark: then what happened since the mark can happen again, `later` rows on. REQUIRES a mark.
+  bool repeats(std::size_t later) const {
+    if (later >= num_rows_ || first_touched_ + later >= num_rows_) return true;
+    return std::equal(at(first_touched_ + later), counts_.end(), marked_.begin() + offset(first_touched_));
+  }
+
+  // As if what happened since the mark had happened `times` more, `later` rows on each time. REQUIRES repeats(later),
+  // and that it would stay within the table. Marks.
+  void repeat(std::size_t times, std::size_t later) {
+    const std::size_t first = first_touched_;
+    const std::size_t distance = times * later;
+    if (first + distance < num_rows_) {
+      std::move_backward(at(first), at(num_rows_ - distance), counts_.begin() + offset(num_rows_));
+    }
+    // Rows that were left behind are as those that the first repetition left behind.
+    for (std::size_t row = first + later; row < std::min(first + distance, num_rows_); ++row)
+      std::copy(at(row - later), at(row - later + 1), counts_.begin() + offset(row));
+    end_touched_ = num_rows_;
+    mark();
+  }
+
+ private:
+  std::ptrdiff_t offset(std::size_t row) const { return static_cast<std::ptrdiff_t>(row * width_); }
+  std::vector<std::int32_t>::const_iterator at(std::size_t row) const { return counts_.begin() + offset(row); }
+
+  std::size_t width_;
+  std::size_t num_rows_;
+  std::vector<std::int32_t> counts_;  // [row][column]
+  std::vector<std::int32_t> marked_;  // as they were at the mark
+  std::size_t first_touched_;
+  std::size_t end_touched_ = 0;
+};
+
+}  // namespace plumb

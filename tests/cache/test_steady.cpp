@@ -1,0 +1,149 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cache/support/layouts.hpp"
+#include "countdown.hpp"
+#include "lower_rank.hpp"
+#include "planner_run.hpp"
+#include "plumb/schedule/generators.hpp"
+#include "plumb/schedule/named.hpp"
+#include "steady.hpp"
+#include "support/catch.hpp"
+
+using namespace plumb;
+using plumb::test::Dice;
+
+namespace {
+
+constexpr Policy all_policies[] = {Policy::standard, Policy::naive, Policy::relay, Policy::cached, Policy::direct};
+
+// A record that also counts how much of it was told as a repetition.
+struct Counting : PlanRecord {
+  using PlanRecord::PlanRecord;
+  void repeat(std::size_t times, std::int64_t duration, int microbatches) {
+    const std::size_t before = messages.size();
+    PlanRecord::repeat(times, duration, microbatches);
+    repeated += messages.size() - before;
+  }
+  std::size_t repeated = 0;
+};
+
+void require_equal(const PlanRecord& record, const Plan& plan, const Schedule& schedule, const Routing& routing) {
+  REQUIRE(record.messages == plan.messages);
+  std::vector<std::size_t> at(schedule.ranks.size(), 0);
+  std::vector<std::size_t> computes(schedule.ranks.size(), 0);
+  for (const PlannedStart& start : plan.starts) {
+    if (!start.is_message) {
+      const std::size_t rank = start.rank.index();
+      const PlanRecord::Start& told = record.order[rank].at(at[rank]++);
+      const PlannedTimes& times = record.computes[rank].at(computes[rank]++);
+      REQUIRE(told.message == PlanRecord::Start::compute);
+      REQUIRE((told.at == start.start && times.start == start.start && times.end == start.end));
+      continue;
+    }
+    const Message& message = plan.messages[static_cast<std::size_t>(start.index)];
+    const Transfer& transfer = routing.transfers[message.transfer.index()];
+    for (const RankId rank : {transfer.from, transfer.to}) {
+      const PlanRecord::Start& told = record.order[rank.index()].at(at[rank.index()]++);
+      REQUIRE((told.message == start.index && told.at == start.start && told.microbatch == message.microbatch));
+    }
+  }
+  for (std::size_t rank = 0; rank < at.size(); ++rank)
+    REQUIRE(at[rank] == record.order[rank].size());
+}
+
+}  // namespace
+
+TEST_CASE("a plan that repeats its steady part is the plan that goes through every step", "[cache]") {
+  constexpr ScheduleKind kinds[] = {ScheduleKind::gpipe,      ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
+                                    ScheduleKind::looped_bfs, ScheduleKind::zb_h1,       ScheduleKind::zb_v,
+                                    ScheduleKind::dualpipe_v, ScheduleKind::v_half};
+  Dice dice(11);
+  std::size_t repeated = 0;
+  std::size_t told = 0;
+  for (int round = 0; round < 60; ++round) {
+    const ScheduleKind kind = kinds[dice.roll(0, 7)];
+    const bool vee = placement_of(kind) == Placement::vee;
+    const int vp = vee ? 2 : kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe ? 1 : dice.roll(1, 3);
+    const int pp = dice.roll(1, 4);
+    const Layout layout(pp, vp, pp * dice.roll(8, 24) + (vp == 1 && kind != ScheduleKind::zb_h1 ? dice.roll(0, 1) : 0),
+                        placement_of(kind));
+    const Schedule schedule = make_schedule({.kind = kind}, layout);
+    const Policy policy = all_policies[dice.roll(0, 4)];
+    const Residual residual = policy == Policy::standard ? Residual::standard : Residual::attnres_block;
+    const DepthMap depth(24, 4, DepthMap::even_cuts(24, 24, layout.num_chunks()), residual);
+    const Routing routing = make_routing(layout, depth, policy);
+    PlanCosts costs{.value_unit = dice.roll(0, 3) * 100'000,
+                    .gradient_unit = dice.roll(0, 3) * 100'000,
+                    .latency = dice.roll(0, 2) * 70'000,
+                    .duplex = dice.roll(0, 3) == 0 ? Duplex::half : Duplex::full};
+    if (dice.roll(0, 2) == 0) {
+      for (int chunk = 0; chunk < layout.num_chunks(); ++chunk)
+        costs.chunks.push_back({dice.roll(1, 9) * 300'000, dice.roll(1, 9) * 200'000, dice.roll(0, 5) * 100'000});
+    }
+    CAPTURE(to_string(kind), pp, vp, layout.microbatches(), to_string(policy), costs.latency, costs.value_unit);
+    Counting record(schedule, routing);
+    const std::int64_t makespan = PlannerRun<Counting>(schedule, routing, costs, record).run();
+    const Plan plan = plan_order(schedule, routing, costs);
+    REQUIRE(makespan == plan.makespan);
+    require_equal(record, plan, schedule, routing);
+    repeated += record.repeated;
+    told += record.messages.size();
+  }
+  CHECK(2 * repeated > told);  // else the test says little
+}
+
+TEST_CASE("steady stretches are where a row comes again with later microbatches", "[cache]") {
+  const Layout layout(4, 2, 40, Placement::loop);
+  const Schedule schedule = interleaved(layout, default_group(layout));
+  const std::vector<Action>& row = schedule.ranks.front();
+  const std::vector<SteadyStretch> stretches = steady_stretches(row);
+  REQUIRE(!stretches.empty());
+  const auto length = [](const SteadyStretch& stretch) { return stretch.end - stretch.begin; };
+  for (const SteadyStretch& stretch : stretches) {
+    REQUIRE(length(stretch) >= 4 * stretch.actions);
+    REQUIRE(steady_until(row, stretch.begin + stretch.actions, stretch.actions, stretch.microbatches) == stretch.end);
+  }
+  const SteadyStretch longest = *std::max_element(stretches.begin(), stretches.end(),
+                                                  [&](const auto& a, const auto& b) { return length(a) < length(b); });
+  CHECK(longest.actions == 16);  // F and B of 4 microbatches through 2 virtual stages
+  CHECK(longest.microbatches == 4);
+  CHECK(length(longest) > row.size() / 2);
+}
+
+TEST_CASE("a row without repetition has no steady stretch, and the search for one ends", "[cache]") {
+  std::vector<Action> row;
+  Dice dice(3);
+  for (int i = 0; i < 20'000; ++i)
+    row.push_back({{Op::forward, ChunkId(dice.roll(0, 1)), Microbatch(dice.roll(0, 1 << 20))}, {}});
+  CHECK(steady_stretches(row).empty());
+  CHECK(steady_stretches({}).empty());
+}
+
+TEST_CASE("a countdown repeated is the countdown gone through", "[cache]") {
+  // Each period takes one from the first column of two rows, and two from the second column of the row behind them.
+  const auto period = [](Countdown& counts, std::size_t at) {
+    counts.count_down(at, 0);
+    counts.count_down(at + 1, 0);
+    if (at == 0) return;
+    counts.count_down(at - 1, 1);
+    counts.count_down(at - 1, 1);
+  };
+  for (std::size_t times = 1; times < 6; ++times) {
+    Countdown walked({3, 2}, 12);
+    Countdown jumped({3, 2}, 12);
+    for (std::size_t at = 0; at < 4; ++at)
+      period(jumped, at);
+    jumped.mark();
+    CHECK(jumped.repeats(1));
+    period(jumped, 4);
+    CHECK_FALSE(jumped.repeats(2));
+    REQUIRE(jumped.repeats(1));
+    jumped.repeat(times, 1);
+    for (std::size_t at = 0; at < 5 + times; ++at)
+      period(walked, at);
+    for (std::size_t row = 0; row < 12; ++row) {
+      CAPTURE(times, row);
+      CHECK(walked(row, 0) == jumped(row, 0));
+      CHECK(walked(row, 1) == jumped(row, 1));
+    }
+  }
+}
