@@ -10,7 +10,7 @@
 
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare_schedules.hpp"
-#include "plumb/simulator/layer_costs.hpp"
+#include "plumb/sizing/layer_costs.hpp"
 
 namespace plumb::cli {
 

@@ -12,7 +12,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/megatron_layout.hpp"
 #include "plumb/schedule/named.hpp"
-#include "plumb/simulator/model_config.hpp"
+#include "plumb/sizing/model_config.hpp"
 
 namespace plumb::cli {
 

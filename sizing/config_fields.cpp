@@ -117,6 +117,40 @@ bool ConfigFields::flag(std::string_view field) const {
   return found->get<bool>();
 }
 
+int ConfigFields::count(std::string_view field, int most) const {
+  const json* found = value(field);
+  if (found == nullptr || *found == 0) return 0;
+  return checked(*found, field, most);
+}
+
+std::string ConfigFields::text(std::string_view field) const {
+  const json* found = value(field);
+  if (found == nullptr) return "";
+  if (!found->is_string()) refuse(field, fmt::format("is {}, a text is needed", found->dump()));
+  return found->get<std::string>();
+}
+
+std::string_view ConfigFields::first_of(std::initializer_list<std::string_view> names) const {
+  for (const std::string_view name : names) {
+    if (has(name)) return name;
+  }
+  return *(names.end() - 1);
+}
+
+void ConfigFields::refuse(std::string_view field, std::string_view why) const {
+  throw InputError(fmt::format("{}: {}{} {}", source_, path_, field, why));
+}
+
+std::vector<int> ConfigFields::whole_numbers(std::string_view field, int most) const {
+  std::vector<int> numbers;
+  const json* found = value(field);
+  if (found == nullptr) return numbers;
+  if (!found->is_array()) refuse(field, "is not a list");
+  for (const json& item : *found)
+    numbers.push_back(item == 0 ? 0 : checked(item, field, most));
+  return numbers;
+}
+
 std::vector<int> ConfigFields::require_list(std::string_view field, int most) const {
   const json* found = value(field);
   if (found == nullptr) {

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plumb/simulator/model_config.hpp"
+#include "plumb/sizing/model_config.hpp"
 
 #include <fmt/format.h>
 

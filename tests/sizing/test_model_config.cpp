@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plumb/schedule/error.hpp"
-#include "plumb/simulator/model_config.hpp"
+#include "plumb/sizing/model_config.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
 
-TEST_CASE("a config counts decoder layers, two sublayers each, nested or not", "[simulator]") {
+TEST_CASE("a config counts decoder layers, two sublayers each, nested or not", "[sizing]") {
   const ModelConfig flat = parse_model_config(
       R"({"num_hidden_layers": 6, "hidden_size": 64, "attn_res_block_size": 2, "other": null})", "x");
   REQUIRE(flat.sublayers() == 12);
@@ -18,7 +18,7 @@ TEST_CASE("a config counts decoder layers, two sublayers each, nested or not", "
   REQUIRE_FALSE(nested.block_decoder_layers);
 }
 
-TEST_CASE("the presets are the published models", "[simulator]") {
+TEST_CASE("the presets are the published models", "[sizing]") {
   const ModelConfig k3 = load_model("kimi-k3");
   REQUIRE(k3.decoder_layers == 93);
   REQUIRE(k3.hidden == 7168);
@@ -28,14 +28,14 @@ TEST_CASE("the presets are the published models", "[simulator]") {
   REQUIRE(linear.block_decoder_layers == 3);  // 6 sublayers per block, 9 blocks
 }
 
-TEST_CASE("the automatic block length makes about eight blocks", "[simulator]") {
+TEST_CASE("the automatic block length makes about eight blocks", "[sizing]") {
   REQUIRE(automatic_block_layers(93) == 12);
   REQUIRE(automatic_block_layers(1) == 1);
   REQUIRE(automatic_block_layers(8) == 1);
   REQUIRE(automatic_block_layers(9) == 2);
 }
 
-TEST_CASE("a field of the wrong type or size is refused with its path", "[simulator]") {
+TEST_CASE("a field of the wrong type or size is refused with its path", "[sizing]") {
   const auto text_of = [](const char* json) -> std::string {
     try {
       parse_model_config(json, "config.json");
