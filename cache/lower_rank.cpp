@@ -3,13 +3,16 @@
 
 #include <algorithm>
 #include <array>
-#include <bit>
+#include <optional>
 
 #include <fmt/format.h>
 
+#include "cells.hpp"
+#include "lower_period.hpp"
 #include "lower_shape.hpp"
 #include "plumb/schedule/invariant.hpp"
 #include "slot_pool.hpp"
+#include "wait_lists.hpp"
 
 namespace plumb {
 
@@ -22,60 +25,6 @@ std::uint32_t size_of(const std::vector<T>& pool) {
   return static_cast<std::uint32_t>(pool.size());
 }
 
-// Computations before communication, each by its number: the flag is the lowest bit of the word.
-bool before(Wait a, Wait b) { return std::rotr(bits_of(a), 1) < std::rotr(bits_of(b), 1); }
-
-// std::sort asks more of two or three than this does.
-void sort_few(std::span<Wait> waits) {
-  if (waits.size() > 16) return std::sort(waits.begin(), waits.end(), before);
-  for (std::size_t i = 1; i < waits.size(); ++i) {
-    const Wait wait = waits[i];
-    std::size_t place = i;
-    for (; place > 0 && before(wait, waits[place - 1]); --place)
-      waits[place] = waits[place - 1];
-    waits[place] = wait;
-  }
-}
-
-// The row of cells of every microbatch; all cells begin as -1.
-class Cells {
- public:
-  Cells(CellId per_microbatch, int microbatches, std::vector<std::int32_t>& memory)
-      : per_microbatch_(static_cast<std::size_t>(per_microbatch)), cells_(memory) {
-    cells_.assign(per_microbatch_ * static_cast<std::size_t>(microbatches), nowhere);
-  }
-  std::int32_t* row(Microbatch m) { return cells_.data() + m.index() * per_microbatch_; }
-
- private:
-  std::size_t per_microbatch_;
-  std::vector<std::int32_t>& cells_;
-};
-
-// Waits of receives whose slots are taken already, first in, first out.
-class PostedWaits {
- public:
-  void push(const std::vector<Wait>& waits) {
-    waits_.insert(waits_.end(), waits.begin(), waits.end());
-    ends_.push_back(waits_.size());
-  }
-  void pop(std::vector<Wait>& out) {
-    out.assign(waits_.begin() + static_cast<std::ptrdiff_t>(begin_),
-               waits_.begin() + static_cast<std::ptrdiff_t>(ends_[next_]));
-    begin_ = ends_[next_++];
-    if (next_ < ends_.size()) return;
-    waits_.clear();
-    ends_.clear();
-    begin_ = next_ = 0;
-  }
-  bool empty() const { return next_ == ends_.size(); }
-
- private:
-  std::vector<Wait> waits_;
-  std::vector<std::size_t> ends_;
-  std::size_t begin_ = 0;
-  std::size_t next_ = 0;
-};
-
 class RankLowering {
  public:
   RankLowering(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
@@ -84,13 +33,15 @@ class RankLowering {
         post_ahead_(program.post_ahead),
         row_(row),
         order_(plan.order[rank.index()]),
+        repetitions_(plan.repetitions),
         rank_(rank),
         costs_(costs),
         shape_(program, rank),
         computes_(plan.computes[rank.index()]),
-        cells_(shape_.num_cells, program.layout.microbatches(), memory.cells),
+        cells_(shape_.num_cells, program.layout.microbatches(), memory.cells, memory.marked_cells),
         comm_end_(memory.comm_end),
-        receives_(memory.receives) {
+        receives_(memory.receives),
+        steps_walked_(memory.steps_walked) {
     comm_end_.clear();
     receives_.clear();
   }
@@ -98,23 +49,131 @@ class RankLowering {
   RankProgram lower() {
     reserve();
     find_receives();
-    auto action = row_.begin();
-    bool in_second = false;
-    for (const PlanRecord::Start& start : order_) {
-      if (start.message != PlanRecord::Start::compute) {
-        place_message(start);
-        continue;
+    for (const PlanRecord::Repetition& repetition : repetitions_) {
+      const PlanRecord::Repetition::Part& part = repetition.ranks[rank_.index()];
+      walk_to(part.begin);
+      mark_.reset();
+      for (std::size_t done = 0; done <= repetition.times; ++done) {
+        if (repeat_if_same(repetition, repetition.times + 1 - done)) break;
+        walk_to(part.begin + (done + 1) * part.period);
       }
-      place_compute(in_second ? *action->second : action->first, !in_second && action->second.has_value());
-      in_second = !in_second && action->second.has_value();
-      if (!in_second) ++action;
     }
+    walk_to(order_.size());
     out_.num_value_slots = pools_[static_cast<std::size_t>(SlotClass::value)].num_slots();
     out_.num_gradient_slots = pools_[static_cast<std::size_t>(SlotClass::gradient)].num_slots();
     return std::move(out_);
   }
 
  private:
+  void walk_to(std::size_t entry) {
+    const std::size_t before = out_.order.size();
+    for (; entry_ < entry; ++entry_) {
+      const PlanRecord::Start& start = order_[entry_];
+      if (start.message != PlanRecord::Start::compute) {
+        place_message(start);
+        continue;
+      }
+      const Action& action = row_[action_];
+      place_compute(in_second_ ? *action.second : action.first, !in_second_ && action.second.has_value());
+      in_second_ = !in_second_ && action.second.has_value();
+      if (!in_second_) ++action_;
+    }
+    steps_walked_ += out_.order.size() - before;
+  }
+
+  // --- Repetition ------------------------------------------------------------------------------------------------
+
+  // What decides how lowering goes on, as it was a period ago; the rest of it is in Cells.
+  struct Mark {
+    Lengths lengths;
+    std::size_t entry = 0;
+    std::size_t action = 0;
+    bool in_second = false;
+    std::size_t next_receive = 0;
+    std::array<SlotPool, 2> pools;
+    PostedWaits posted;
+  };
+
+  // With `periods` of the plan's repetition ahead: if all is as a period ago, only later, repeats that period and
+  // returns true. Stops as many periods before the end as receives are posted ahead.
+  bool repeat_if_same(const PlanRecord::Repetition& repetition, std::size_t periods) {
+    if (mark_) {
+      Period period{.duration = repetition.duration,
+                    .microbatches = repetition.microbatches,
+                    .messages = repetition.messages,
+                    .computes = static_cast<std::int32_t>(out_.compute.size() - mark_->lengths.compute),
+                    .comms = static_cast<std::int32_t>(out_.comm.size() - mark_->lengths.comm),
+                    .slots = {SlotMap(pools_[0].num_slots()), SlotMap(pools_[1].num_slots())}};
+      const std::size_t ahead =
+          static_cast<std::size_t>(post_ahead_) / static_cast<std::size_t>(std::max(1, period.computes)) + 1;
+      if (periods > ahead && is_same(period)) {
+        repeat_period(period, periods - ahead);
+        return true;
+      }
+    }
+    cells_.mark();
+    mark_.emplace(Mark{Lengths(out_), entry_, action_, in_second_, next_receive_, pools_, posted_});
+    return false;
+  }
+
+  bool is_same(Period& period) const {
+    const auto same_step = [](std::int32_t a, std::int32_t b, std::int32_t steps) {
+      return a == nowhere ? b == nowhere : b == a + steps;
+    };
+    const auto same_slot = [&](SlotClass slot_class, std::int32_t a, std::int32_t b) {
+      if (a == nowhere || b == nowhere) return a == b;
+      return period.slots[static_cast<std::size_t>(slot_class)].match(a, b);
+    };
+    const auto same_cell = [&](std::size_t cell, std::int32_t a, std::int32_t b) {
+      switch (shape_.cell_kinds[cell]) {
+        case CellKind::value_slot:
+          return same_slot(SlotClass::value, a, b);
+        case CellKind::gradient_slot:
+          return same_slot(SlotClass::gradient, a, b);
+        case CellKind::count:
+          return a == b;
+        case CellKind::compute:
+          return same_step(a, b, period.computes) &&
+                 (a == nowhere || at(computes_, b).end == at(computes_, a).end + period.duration);
+        case CellKind::comm:
+          return same_step(a, b, period.comms) &&
+                 (a == nowhere || at(comm_end_, b) == at(comm_end_, a) + period.duration);
+      }
+      return false;
+    };
+    return in_second_ == mark_->in_second && posted_.repeats(mark_->posted, period) &&
+           pools_[0].repeats(mark_->pools[0], period, period.slots[0]) &&
+           pools_[1].repeats(mark_->pools[1], period, period.slots[1]) &&
+           cells_.repeats(static_cast<std::size_t>(period.microbatches), same_cell) && period.slots[0].complete() &&
+           period.slots[1].complete();
+  }
+
+  template <class T>
+  static const T& at(const std::vector<T>& list, std::int32_t index) {
+    return list[static_cast<std::size_t>(index)];
+  }
+
+  void repeat_period(const Period& period, std::size_t times) {
+    const std::size_t old_end = comm_end_.size();
+    comm_end_.resize(old_end + times * static_cast<std::size_t>(period.comms));
+    for (std::size_t i = old_end; i < comm_end_.size(); ++i)
+      comm_end_[i] = comm_end_[i - static_cast<std::size_t>(period.comms)] + period.duration;
+    repeat(out_, mark_->lengths, times, period);
+    entry_ += times * (entry_ - mark_->entry);
+    action_ += times * (action_ - mark_->action);
+    next_receive_ += times * (next_receive_ - mark_->next_receive);
+    const Period all = period.by(times);
+    const auto later = [this](const Period& by) {
+      return [this, &by](std::size_t cell, std::int32_t value) {
+        return value == nowhere ? value : cell_later(shape_.cell_kinds[cell], value, by);
+      };
+    };
+    cells_.repeat(times, static_cast<std::size_t>(period.microbatches), later(period), later(all));
+    posted_.repeat(all);
+    for (std::size_t i = 0; i < pools_.size(); ++i)
+      pools_[i].repeat(all, all.slots[i]);
+  }
+
   // --- Before the walk -------------------------------------------------------------------------------------------
 
   void reserve() {
@@ -205,6 +264,7 @@ class RankLowering {
     const std::int32_t slot = cells[0];
     std::int32_t& num_ends = cells[1];
     if (++num_ends + 1 != shape.num_ends) return;  // counted from -1
+    cells[0] = nowhere;
     // What must finish before the slot may be overwritten. Partials and gradients are used in a chain, so the last user
     // stands for all. A value has independent users: this rank's computations and one send per child holding.
     const std::uint32_t begin = size_of(released_waits_);
@@ -407,6 +467,7 @@ class RankLowering {
   int post_ahead_;
   const std::vector<Action>& row_;
   const std::vector<PlanRecord::Start>& order_;
+  const std::vector<PlanRecord::Repetition>& repetitions_;
   RankId rank_;
   const PlanCosts& costs_;
   RankShape shape_;
@@ -415,6 +476,10 @@ class RankLowering {
   RankProgram out_;
   std::vector<std::int64_t>& comm_end_;  // like out_.comm, by the plan
   std::vector<Receive>& receives_;
+  std::size_t& steps_walked_;
+  std::size_t entry_ = 0;   // of order_, and
+  std::size_t action_ = 0;  // of row_, to come next
+  bool in_second_ = false;
   std::size_t next_receive_ = 0;
   PostedWaits posted_;
   std::array<SlotPool, 2> pools_;
@@ -422,63 +487,10 @@ class RankLowering {
   std::vector<Release> released_;  // by the step at hand, with ranges of released_waits_
   std::vector<Wait> released_waits_;
   std::vector<Wait> users_;
+  std::optional<Mark> mark_;
 };
 
 }  // namespace
-
-PlanRecord::PlanRecord(const Schedule& schedule, const Routing& routing)
-    : order(schedule.ranks.size()), computes(schedule.ranks.size()) {
-  const auto microbatches = static_cast<std::size_t>(schedule.layout.microbatches());
-  const std::size_t directions = schedule.forward_only ? 1 : 2;
-  std::vector<std::size_t> num_ends(order.size(), 0);
-  for (const Transfer& transfer : routing.transfers) {
-    ends_.push_back({transfer.from, transfer.to});
-    ++num_ends[transfer.from.index()];
-    ++num_ends[transfer.to.index()];
-  }
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    std::size_t num_computes = 0;
-    for (const Action& action : schedule.ranks[rank])
-      num_computes += action.second ? 2U : 1U;
-    computes[rank].reserve(num_computes);
-    order[rank].reserve(num_computes + num_ends[rank] * microbatches * directions);
-  }
-  messages.reserve(routing.transfers.size() * microbatches * directions);
-}
-
-PlanRecord::Lengths PlanRecord::lengths() const {
-  Lengths now{.messages = messages.size(), .order = {}, .computes = {}};
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    now.order.push_back(order[rank].size());
-    now.computes.push_back(computes[rank].size());
-  }
-  return now;
-}
-
-void PlanRecord::mark() { mark_ = lengths(); }
-
-void PlanRecord::repeat(std::size_t times, std::int64_t duration, int microbatches) {
-  const Lengths now = lengths();
-  // Each copy is made from the one before it.
-  const auto extend = [times](auto& list, std::size_t period, auto&& later) {
-    for (std::size_t left = times * period; left > 0; --left)
-      list.push_back(later(list[list.size() - period]));
-  };
-  const auto after = [&](Microbatch microbatch) { return Microbatch(microbatch.value + microbatches); };
-  const auto num_messages = static_cast<std::int32_t>(now.messages - mark_.messages);
-  for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    extend(order[rank], now.order[rank] - mark_.order[rank], [&](Start start) -> Start {
-      if (start.message == Start::compute) return {start.at + duration, Start::compute, 0, {}};
-      return {start.at + duration, start.message + num_messages, start.hop, after(start.microbatch)};
-    });
-    extend(computes[rank], now.computes[rank] - mark_.computes[rank], [&](PlannedTimes planned) {
-      return PlannedTimes{planned.start + duration, planned.end + duration};
-    });
-  }
-  extend(messages, now.messages - mark_.messages, [&](Message message) {
-    return Message{message.transfer, after(message.microbatch), message.direction};
-  });
-}
 
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
                        const PlanCosts& costs, LowerMemory& memory) {

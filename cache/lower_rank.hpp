@@ -7,67 +7,11 @@
 #include <span>
 #include <vector>
 
+#include "plan_record.hpp"
 #include "plumb/cache/planner.hpp"
 #include "plumb/cache/program.hpp"
 
 namespace plumb {
-
-// When the plan has a step begin and finish. Slots are shared out by these times; they never decide correctness.
-struct PlannedTimes {
-  std::int64_t start = 0;
-  std::int64_t end = 0;  // computed, sent, arrived, added
-};
-
-// What the planner told, in the common order, for each rank in one piece: looking messages up would be a cache miss for
-// each end.
-struct PlanRecord {
-  struct Start {
-    static constexpr std::int32_t compute = -1;
-
-    std::int64_t at = 0;
-    std::int32_t message = compute;  // its number; `compute` for the next of the rank's row
-    std::int32_t hop = 0;            // twice its transfer, plus one backward
-    Microbatch microbatch;
-  };
-
-  PlanRecord(const Schedule& schedule, const Routing& routing);
-
-  // The planner's sink.
-  void compute_starts(RankId rank, std::int32_t, std::int64_t start, std::int64_t end) {
-    order[rank.index()].push_back({start, Start::compute, 0, {}});
-    computes[rank.index()].push_back({start, end});
-  }
-  void message_starts(const Message& message, std::int64_t start, std::int64_t, std::int64_t) {
-    const Ends& ends = ends_[message.transfer.index()];
-    const std::int32_t hop = 2 * message.transfer.value + (message.direction == Direction::backward ? 1 : 0);
-    const Start entry{start, static_cast<std::int32_t>(messages.size()), hop, message.microbatch};
-    order[ends.from.index()].push_back(entry);
-    order[ends.to.index()].push_back(entry);
-    messages.push_back(message);
-  }
-
-  void mark();
-  void repeat(std::size_t times, std::int64_t duration, int microbatches);
-
-  std::vector<Message> messages;
-  std::vector<std::vector<Start>> order;            // [rank]
-  std::vector<std::vector<PlannedTimes>> computes;  // [rank]
-
- private:
-  struct Ends {
-    RankId from;
-    RankId to;
-  };
-  struct Lengths {
-    std::size_t messages = 0;
-    std::vector<std::size_t> order;  // [rank]
-    std::vector<std::size_t> computes;
-  };
-  Lengths lengths() const;
-
-  std::vector<Ends> ends_;  // [transfer]
-  Lengths mark_;
-};
 
 // What lowering needs for a while, kept from rank to rank: giving the memory back each time costs more than using it.
 struct LowerMemory {
@@ -77,13 +21,15 @@ struct LowerMemory {
     std::int32_t computes_before = 0;  // computations that stand before it in the order
   };
   std::vector<std::int32_t> cells;
+  std::vector<std::int32_t> marked_cells;
   std::vector<std::int64_t> comm_end;
   std::vector<Receive> receives;
+  std::size_t steps_walked = 0;  // by all ranks, those of a repetition once
 };
 
-// Walks one rank's part of the plan once. Adds stand where they become possible: after the arrival of the child's sum
-// and after this rank's own contributions, children in the fixed order of Holding::children. `program` has everything
-// but ranks and messages.
+// Walks one rank's part of the plan once; of what the plan repeats, no more than until slots repeat as well. Adds stand
+// where they become possible: after the arrival of the child's sum and after this rank's own contributions, children in
+// the fixed order of Holding::children. `program` has everything but ranks and messages.
 RankProgram lower_rank(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,
                        const PlanCosts& costs, LowerMemory& memory);
 

@@ -34,7 +34,7 @@ class ShapeMaker {
   void make() {
     for (std::vector<CellId>& done : done_) {
       for (CellId& cell : done)
-        cell = new_cell();
+        cell = new_cell(CellKind::compute);
     }
     number_holdings();
     number_ends();
@@ -61,7 +61,10 @@ class ShapeMaker {
   const Holding& holding(HoldingId id) const { return routing_.holdings[id.index()]; }
   const Transfer& transfer(TransferId id) const { return routing_.transfers[id.index()]; }
 
-  CellId new_cell() { return shape_.num_cells++; }
+  CellId new_cell(CellKind kind) {
+    shape_.cell_kinds.push_back(kind);
+    return shape_.num_cells++;
+  }
 
   std::int32_t tenant_at(std::int32_t& number, SlotClass slot_class, bool many_users) {
     if (number == none) {
@@ -94,9 +97,9 @@ class ShapeMaker {
       sum_of_[h] = static_cast<std::int32_t>(shape_.sums.size());
       RankShape::Sum& sum = shape_.sums.emplace_back();
       sum.holding = HoldingId(h);
-      sum.num_added = new_cell();
-      sum.last_add = new_cell();
-      sum.zero = new_cell();
+      sum.num_added = new_cell(CellKind::count);
+      sum.last_add = new_cell(CellKind::comm);
+      sum.zero = new_cell(CellKind::comm);
     }
     for (std::vector<HoldingId>& list : sources_) {
       std::sort(list.begin(), list.end(),
@@ -113,8 +116,8 @@ class ShapeMaker {
         shape_.end_of[2 * t + direction] = static_cast<std::int32_t>(shape_.ends.size());
         shape_.ends.emplace_back();
       }
-      received_[t] = new_cell();  // forward on `to`, backward on `from`: a rank is only one of them
-      sent_[t] = new_cell();
+      received_[t] = new_cell(CellKind::comm);  // forward on `to`, backward on `from`: a rank is only one of them
+      sent_[t] = new_cell(CellKind::comm);
     }
   }
 
@@ -361,6 +364,12 @@ RankShape::RankShape(const Program& program, RankId rank) {
       move(*cell);
   }
   num_cells += shift;
+  std::vector<CellKind> kinds;
+  for (const Tenant& tenant : tenants) {
+    kinds.push_back(tenant.slot_class == SlotClass::value ? CellKind::value_slot : CellKind::gradient_slot);
+    kinds.push_back(CellKind::count);
+  }
+  cell_kinds.insert(cell_kinds.begin(), kinds.begin(), kinds.end());
 }
 
 }  // namespace plumb

@@ -23,6 +23,9 @@ namespace plumb {
 using CellId = std::int32_t;  // within the row of a microbatch
 inline constexpr CellId no_cell = -1;
 
+// What is written into a cell: the slot of a tenant, a number of things done, or the index of a step.
+enum class CellKind : std::uint8_t { value_slot, gradient_slot, count, compute, comm };
+
 struct RankShape {
   struct Tenant {
     SlotClass slot_class = SlotClass::value;
@@ -91,6 +94,7 @@ struct RankShape {
   std::vector<CellId> cells;
   std::vector<std::int32_t> sum_lists;  // in `sums`
   CellId num_cells = 0;
+  std::vector<CellKind> cell_kinds;  // [cell]
 
   // Per microbatch, to reserve exactly.
   std::size_t num_comm_steps = 0;

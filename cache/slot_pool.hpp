@@ -12,6 +12,7 @@
 #include <span>
 #include <vector>
 
+#include "lower_period.hpp"
 #include "plumb/cache/program.hpp"
 
 namespace plumb {
@@ -41,7 +42,7 @@ class SlotPool {
     const FreeSlot freed{since, slot};
     free_.push_back(freed);
     std::size_t place = free_.size() - 1;
-    for (; place > next_ && freed < free_[place - 1]; --place)
+    for (; place > next_ && freed.since < free_[place - 1].since; --place)
       free_[place] = free_[place - 1];
     free_[place] = freed;
   }
@@ -50,17 +51,42 @@ class SlotPool {
   const std::vector<Wait>& former_users(std::int32_t slot) const {
     return former_users_[static_cast<std::size_t>(slot)];
   }
+  // True if the same slots but for their names are free in the same order as before, one period later; notes the names.
+  bool repeats(const SlotPool& before, const Period& period, SlotMap& map) const {
+    const auto equal_users = [&](Wait a, Wait b) { return b == period.later(a); };
+    const auto equal = [&](const FreeSlot& a, const FreeSlot& b) {
+      const std::vector<Wait>& users = before.former_users(a.slot);
+      const std::vector<Wait>& now = former_users(b.slot);
+      return b.since == a.since + period.duration && map.match(a.slot, b.slot) &&
+             std::equal(users.begin(), users.end(), now.begin(), now.end(), equal_users);
+    };
+    return num_slots() == before.num_slots() &&
+           std::equal(before.free_.begin() + static_cast<std::ptrdiff_t>(before.next_), before.free_.end(),
+                      free_.begin() + static_cast<std::ptrdiff_t>(next_), free_.end(), equal);
+  }
+
+  // Goes on to where it will be after that time. Only free slots have former users who matter.
+  void repeat(const Period& all, const SlotMap& map) {
+    std::vector<std::vector<Wait>> users(former_users_.size());
+    for (std::size_t i = next_; i < free_.size(); ++i) {
+      FreeSlot& free = free_[i];
+      std::vector<Wait>& mine = former_users_[static_cast<std::size_t>(free.slot)];
+      for (Wait& wait : mine)
+        wait = all.later(wait);
+      free = {free.since + all.duration, map(free.slot)};
+      users[static_cast<std::size_t>(free.slot)] = std::move(mine);
+    }
+    former_users_ = std::move(users);
+  }
+
   std::int32_t num_slots() const { return static_cast<std::int32_t>(former_users_.size()); }
 
  private:
   struct FreeSlot {
     std::int64_t since = 0;
     std::int32_t slot = 0;
-    bool operator<(const FreeSlot& other) const {
-      return since < other.since || (since == other.since && slot < other.slot);
-    }
   };
-  std::vector<FreeSlot> free_;  // from next_ on, ascending
+  std::vector<FreeSlot> free_;  // from next_ on, ascending; of one moment in the order in which they were given back
   std::size_t next_ = 0;
   std::vector<std::vector<Wait>> former_users_;
 };

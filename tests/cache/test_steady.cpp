@@ -52,43 +52,119 @@ void require_equal(const PlanRecord& record, const Plan& plan, const Schedule& s
 
 }  // namespace
 
-TEST_CASE("a plan that repeats its steady part is the plan that goes through every step", "[cache]") {
+namespace {
+
+struct Problem {
+  Schedule schedule;
+  DepthMap depth;
+  Policy policy = Policy::standard;
+  PlanCosts costs;
+};
+
+Problem random_problem(Dice& dice) {
   constexpr ScheduleKind kinds[] = {ScheduleKind::gpipe,      ScheduleKind::one_f_one_b, ScheduleKind::interleaved,
                                     ScheduleKind::looped_bfs, ScheduleKind::zb_h1,       ScheduleKind::zb_v,
                                     ScheduleKind::dualpipe_v, ScheduleKind::v_half};
+  const ScheduleKind kind = kinds[dice.roll(0, 7)];
+  const bool vee = placement_of(kind) == Placement::vee;
+  const int vp = vee ? 2 : kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe ? 1 : dice.roll(1, 3);
+  const int pp = dice.roll(1, 4);
+  const int extra = vp == 1 && kind != ScheduleKind::zb_h1 ? dice.roll(0, 1) : 0;
+  const Layout layout(pp, vp, pp * dice.roll(8, 24) + extra, placement_of(kind));
+  const Policy policy = all_policies[dice.roll(0, 4)];
+  const Residual residual = policy == Policy::standard ? Residual::standard : Residual::attnres_block;
+  PlanCosts costs{.value_unit = dice.roll(0, 3) * 100'000,
+                  .gradient_unit = dice.roll(0, 3) * 100'000,
+                  .latency = dice.roll(0, 2) * 70'000,
+                  .duplex = dice.roll(0, 3) == 0 ? Duplex::half : Duplex::full};
+  if (dice.roll(0, 2) == 0) {
+    for (int chunk = 0; chunk < layout.num_chunks(); ++chunk)
+      costs.chunks.push_back({dice.roll(1, 9) * 300'000, dice.roll(1, 9) * 200'000, dice.roll(0, 5) * 100'000});
+  }
+  return {make_schedule({.kind = kind}, layout),
+          DepthMap(24, 4, DepthMap::even_cuts(24, 24, layout.num_chunks()), residual), policy, costs};
+}
+
+Program without_ranks(const Problem& problem, Routing routing, int post_ahead) {
+  return {.layout = problem.schedule.layout,
+          .depth = problem.depth,
+          .routing = std::move(routing),
+          .schedule_name = problem.schedule.name,
+          .forward_only = false,
+          .post_ahead = post_ahead,
+          .messages = {},
+          .ranks = {}};
+}
+
+template <class T, class Fields>
+bool equal(const std::vector<T>& a, const std::vector<T>& b, Fields&& fields) {
+  return std::equal(a.begin(), a.end(), b.begin(), b.end(),
+                    [&](const T& x, const T& y) { return fields(x) == fields(y); });
+}
+
+void require_equal(const RankProgram& a, const RankProgram& b) {
+  const auto range = [](Range r) { return std::pair{r.begin, r.end}; };
+  REQUIRE(equal(a.compute, b.compute, [&](const ComputeStep& s) {
+    return std::tuple{s.compute, s.overlaps_next, range(s.waits), range(s.operands), range(s.releases)};
+  }));
+  REQUIRE(equal(a.comm, b.comm, [&](const CommStep& s) {
+    return std::tuple{s.kind,         s.first_touch,     s.lane,           s.peer, s.message.value, s.holding,
+                      range(s.waits), range(s.segments), range(s.releases)};
+  }));
+  REQUIRE(a.order == b.order);
+  REQUIRE(a.waits == b.waits);
+  REQUIRE(a.operands == b.operands);
+  REQUIRE(a.segments == b.segments);
+  REQUIRE(equal(a.releases, b.releases, [&](const Release& r) { return std::tuple{bits_of(r.slot), range(r.waits)}; }));
+  REQUIRE((a.num_value_slots == b.num_value_slots && a.num_gradient_slots == b.num_gradient_slots));
+}
+
+}  // namespace
+
+TEST_CASE("a plan that repeats its steady part is the plan that goes through every step", "[cache]") {
   Dice dice(11);
   std::size_t repeated = 0;
   std::size_t told = 0;
   for (int round = 0; round < 60; ++round) {
-    const ScheduleKind kind = kinds[dice.roll(0, 7)];
-    const bool vee = placement_of(kind) == Placement::vee;
-    const int vp = vee ? 2 : kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe ? 1 : dice.roll(1, 3);
-    const int pp = dice.roll(1, 4);
-    const Layout layout(pp, vp, pp * dice.roll(8, 24) + (vp == 1 && kind != ScheduleKind::zb_h1 ? dice.roll(0, 1) : 0),
-                        placement_of(kind));
-    const Schedule schedule = make_schedule({.kind = kind}, layout);
-    const Policy policy = all_policies[dice.roll(0, 4)];
-    const Residual residual = policy == Policy::standard ? Residual::standard : Residual::attnres_block;
-    const DepthMap depth(24, 4, DepthMap::even_cuts(24, 24, layout.num_chunks()), residual);
-    const Routing routing = make_routing(layout, depth, policy);
-    PlanCosts costs{.value_unit = dice.roll(0, 3) * 100'000,
-                    .gradient_unit = dice.roll(0, 3) * 100'000,
-                    .latency = dice.roll(0, 2) * 70'000,
-                    .duplex = dice.roll(0, 3) == 0 ? Duplex::half : Duplex::full};
-    if (dice.roll(0, 2) == 0) {
-      for (int chunk = 0; chunk < layout.num_chunks(); ++chunk)
-        costs.chunks.push_back({dice.roll(1, 9) * 300'000, dice.roll(1, 9) * 200'000, dice.roll(0, 5) * 100'000});
-    }
-    CAPTURE(to_string(kind), pp, vp, layout.microbatches(), to_string(policy), costs.latency, costs.value_unit);
-    Counting record(schedule, routing);
-    const std::int64_t makespan = PlannerRun<Counting>(schedule, routing, costs, record).run();
-    const Plan plan = plan_order(schedule, routing, costs);
+    const Problem problem = random_problem(dice);
+    CAPTURE(problem.schedule.name, problem.schedule.layout.pp(), problem.schedule.layout.microbatches());
+    const Routing routing = make_routing(problem.schedule.layout, problem.depth, problem.policy);
+    Counting record(problem.schedule, routing);
+    const std::int64_t makespan = PlannerRun<Counting>(problem.schedule, routing, problem.costs, record).run();
+    const Plan plan = plan_order(problem.schedule, routing, problem.costs);
     REQUIRE(makespan == plan.makespan);
-    require_equal(record, plan, schedule, routing);
+    require_equal(record, plan, problem.schedule, routing);
     repeated += record.repeated;
     told += record.messages.size();
   }
   CHECK(2 * repeated > told);  // else the test says little
+}
+
+TEST_CASE("a rank's program that repeats its steady part is the one lowered step by step", "[cache]") {
+  Dice dice(12);
+  std::size_t steps = 0;
+  std::size_t walked = 0;
+  for (int round = 0; round < 60; ++round) {
+    const Problem problem = random_problem(dice);
+    const int post_ahead = dice.roll(0, 3);
+    CAPTURE(problem.schedule.name, problem.schedule.layout.pp(), problem.schedule.layout.microbatches(), post_ahead);
+    const Program program =
+        without_ranks(problem, make_routing(problem.schedule.layout, problem.depth, problem.policy), post_ahead);
+    PlanRecord plan(problem.schedule, program.routing);
+    PlannerRun<PlanRecord>(problem.schedule, program.routing, problem.costs, plan).run();
+    PlanRecord step_by_step = plan;
+    step_by_step.repetitions.clear();
+    for (RankId rank; rank.value < problem.schedule.layout.pp(); rank = rank.next()) {
+      const std::vector<Action>& row = problem.schedule.ranks[rank.index()];
+      LowerMemory memory;
+      LowerMemory other;
+      const RankProgram repeated = lower_rank(program, row, plan, rank, problem.costs, memory);
+      require_equal(repeated, lower_rank(program, row, step_by_step, rank, problem.costs, other));
+      steps += repeated.order.size();
+      walked += memory.steps_walked;
+    }
+  }
+  CHECK(4 * walked < 3 * steps);  // else the test says little
 }
 
 TEST_CASE("steady stretches are where a row comes again with later microbatches", "[cache]") {
