@@ -54,6 +54,7 @@ class RankLowering {
       walk_to(part.begin);
       mark_.reset();
       for (std::size_t done = 0; done <= repetition.times; ++done) {
+        if (mark_ && has_new_slots()) break;
         if (repeat_if_same(repetition, repetition.times + 1 - done)) break;
         walk_to(part.begin + (done + 1) * part.period);
       }
@@ -90,9 +91,14 @@ class RankLowering {
     std::size_t action = 0;
     bool in_second = false;
     std::size_t next_receive = 0;
-    std::array<SlotPool, 2> pools;
+    std::array<SlotPool::State, 2> pools;
     PostedWaits posted;
   };
+
+  // Then the periods do not take each other's slots.
+  bool has_new_slots() const {
+    return pools_[0].num_slots() != mark_->pools[0].num_slots || pools_[1].num_slots() != mark_->pools[1].num_slots;
+  }
 
   // With `periods` of the plan's repetition ahead: if all is as a period ago, only later, repeats that period and
   // returns true. Stops as many periods before the end as receives are posted ahead.
@@ -112,7 +118,8 @@ class RankLowering {
       }
     }
     cells_.mark();
-    mark_.emplace(Mark{Lengths(out_), entry_, action_, in_second_, next_receive_, pools_, posted_});
+    mark_.emplace(Mark{
+        Lengths(out_), entry_, action_, in_second_, next_receive_, {pools_[0].state(), pools_[1].state()}, posted_});
     return false;
   }
 

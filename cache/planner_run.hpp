@@ -260,7 +260,7 @@ class PlannerRun {
   // Looking back costs as much as some steps do, so it pays only after many.
   void find_stretches() {
     stretches_ = steady_stretches(schedule_.ranks.front());
-    const std::size_t far = 2 * ranks_.size();
+    const std::size_t far = (ranks_.size() + 1) / 2;
     for (SteadyStretch& stretch : stretches_) {
       const std::size_t periods = (far + stretch.actions - 1) / stretch.actions;
       stretch.actions *= periods;

@@ -51,18 +51,43 @@ class SlotPool {
   const std::vector<Wait>& former_users(std::int32_t slot) const {
     return former_users_[static_cast<std::size_t>(slot)];
   }
+  // The free slots with their former users, at some moment.
+  struct Free {
+    std::int64_t since = 0;
+    std::int32_t slot = 0;
+    std::uint32_t end_of_users = 0;
+  };
+  struct State {
+    std::int32_t num_slots = 0;
+    std::vector<Free> free;
+    std::vector<Wait> users;
+  };
+  State state() const {
+    State now{.num_slots = num_slots(), .free = {}, .users = {}};
+    now.free.reserve(free_.size() - next_);
+    for (std::size_t i = next_; i < free_.size(); ++i) {
+      const std::vector<Wait>& users = former_users(free_[i].slot);
+      now.users.insert(now.users.end(), users.begin(), users.end());
+      now.free.push_back({free_[i].since, free_[i].slot, static_cast<std::uint32_t>(now.users.size())});
+    }
+    return now;
+  }
+
   // True if the same slots but for their names are free in the same order as before, one period later; notes the names.
-  bool repeats(const SlotPool& before, const Period& period, SlotMap& map) const {
-    const auto equal_users = [&](Wait a, Wait b) { return b == period.later(a); };
-    const auto equal = [&](const FreeSlot& a, const FreeSlot& b) {
-      const std::vector<Wait>& users = before.former_users(a.slot);
-      const std::vector<Wait>& now = former_users(b.slot);
-      return b.since == a.since + period.duration && map.match(a.slot, b.slot) &&
-             std::equal(users.begin(), users.end(), now.begin(), now.end(), equal_users);
-    };
-    return num_slots() == before.num_slots() &&
-           std::equal(before.free_.begin() + static_cast<std::ptrdiff_t>(before.next_), before.free_.end(),
-                      free_.begin() + static_cast<std::ptrdiff_t>(next_), free_.end(), equal);
+  bool repeats(const State& before, const Period& period, SlotMap& map) const {
+    if (num_slots() != before.num_slots || free_.size() - next_ != before.free.size()) return false;
+    auto user = before.users.begin();
+    for (std::size_t i = 0; i < before.free.size(); ++i) {
+      const Free& then = before.free[i];
+      const FreeSlot& now = free_[next_ + i];
+      const auto end = before.users.begin() + static_cast<std::ptrdiff_t>(then.end_of_users);
+      const std::vector<Wait>& users = former_users(now.slot);
+      const bool same_users =
+          std::equal(user, end, users.begin(), users.end(), [&](Wait a, Wait b) { return b == period.later(a); });
+      if (!same_users || now.since != then.since + period.duration || !map.match(then.slot, now.slot)) return false;
+      user = end;
+    }
+    return true;
   }
 
   // Goes on to where it will be after that time. Only free slots have former users who matter.
