@@ -12,6 +12,7 @@
 #include <immintrin.h>
 #endif
 #if defined(__linux__)
+#include <sched.h>
 #include <sys/mman.h>
 #endif
 
@@ -21,7 +22,7 @@ namespace {
 constexpr std::size_t kArrayBytes = std::size_t{96} << 20;
 constexpr std::size_t kPartBytes = std::size_t{1} << 20;  // per thread
 constexpr std::size_t kNumFmaParts = 8;
-constexpr long kFmaSteps = 20000;
+constexpr long kFmaSteps = 100000;  // a part as long as a chunk of an operator: waking threads counts for both
 constexpr std::size_t kHugePage = std::size_t{2} << 20;
 constexpr std::align_val_t kAlignment{kHugePage};
 
@@ -139,6 +140,39 @@ void keep(float value) {
 }
 
 }  // namespace
+
+#if defined(__linux__)
+struct Pinned::Before {
+  cpu_set_t processors;
+};
+
+Pinned::Pinned(cpu::CpuThreads& threads) {
+  cpu_set_t allowed;
+  if (threads.num_threads() == 1 || sched_getaffinity(0, sizeof(allowed), &allowed) != 0) return;
+  if (CPU_COUNT(&allowed) < threads.num_threads()) return;
+  before_ = std::make_unique<Before>(Before{allowed});
+  threads.run(
+      [](void* context, int thread) {
+        const auto& all = *static_cast<const cpu_set_t*>(context);
+        for (int processor = 0; processor < CPU_SETSIZE; ++processor) {
+          if (!CPU_ISSET(processor, &all) || thread-- > 0) continue;
+          cpu_set_t own;
+          CPU_ZERO(&own);
+          CPU_SET(processor, &own);
+          static_cast<void>(sched_setaffinity(0, sizeof(own), &own));
+          return;
+        }
+      },
+      &allowed);
+}
+Pinned::~Pinned() {
+  if (before_) static_cast<void>(sched_setaffinity(0, sizeof(before_->processors), &before_->processors));
+}
+#else
+struct Pinned::Before {};
+Pinned::Pinned(cpu::CpuThreads&) {}
+Pinned::~Pinned() = default;
+#endif
 
 double now_seconds(const cpu::CpuThreads& threads) {
   if (threads.num_threads() == 1) {

@@ -64,6 +64,20 @@ class Ceilings {
   double flops_ = 0;
 };
 
+// Gives each thread a processor of its own where there are enough: on a busy machine the system may leave two threads
+// on one for seconds. The calling thread is free again in the end.
+class Pinned {
+ public:
+  explicit Pinned(cpu::CpuThreads& threads);
+  ~Pinned();
+  Pinned(const Pinned&) = delete;
+  Pinned& operator=(const Pinned&) = delete;
+
+ private:
+  struct Before;
+  std::unique_ptr<Before> before_;
+};
+
 // Seconds: of the processor in this thread when it works alone, so that being interrupted does not count; of a steady
 // clock when it waits for others.
 double now_seconds(const cpu::CpuThreads& threads);

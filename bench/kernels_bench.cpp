@@ -256,6 +256,7 @@ std::vector<KernelResult> measure_kernels(const KernelsRequest& request) {
     const Operands operands(request, storage);
     for (const int num_threads : request.threads) {
       cpu::CpuThreads threads(num_threads);
+      const Pinned pinned(threads);
       Ceilings ceilings(threads);
       const std::size_t first = results.size();
       const auto tokens = static_cast<double>(request.tokens);

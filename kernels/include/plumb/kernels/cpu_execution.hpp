@@ -2,7 +2,8 @@
 // cpu_execution.hpp: where and how an operator runs on the CPU: instruction set, threads, workspace.
 //
 // None of it changes a bit of any result. It is NOT global: whoever calls brings it along. The threads sleep between
-// calls. Ownership: an Execution only refers. Threads: one operator at a time per CpuThreads and per workspace.
+// calls, soon after the last. Ownership: an Execution only refers. Threads: one operator at a time per CpuThreads and
+// per workspace.
 #pragma once
 
 #include <cstddef>
