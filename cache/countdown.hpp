@@ -23,13 +23,10 @@ class Countdown {
       counts_.insert(counts_.end(), once.begin(), once.end());
   }
 
-  std::int32_t operator()(std::size_t row, std::size_t column) const { return counts_[row * width_ + column]; }
+  // A count that is looked at decides as much as one that changes.
+  std::int32_t operator()(std::size_t row, std::size_t column) { return at(row, column); }
   // The count after this.
-  std::int32_t count_down(std::size_t row, std::size_t column) {
-    first_touched_ = std::min(first_touched_, row);
-    end_touched_ = std::max(end_touched_, row + 1);
-    return --counts_[row * width_ + column];
-  }
+  std::int32_t count_down(std::size_t row, std::size_t column) { return --at(row, column); }
 
   void mark() {
     if (marked_.empty()) {
@@ -64,6 +61,11 @@ class Countdown {
   }
 
  private:
+  std::int32_t& at(std::size_t row, std::size_t column) {
+    first_touched_ = std::min(first_touched_, row);
+    end_touched_ = std::max(end_touched_, row + 1);
+    return counts_[row * width_ + column];
+  }
   std::ptrdiff_t offset(std::size_t row) const { return static_cast<std::ptrdiff_t>(row * width_); }
   std::vector<std::int32_t>::const_iterator at(std::size_t row) const { return counts_.begin() + offset(row); }
 

@@ -134,7 +134,7 @@ class PlannerRun {
     if (state.busy || state.action == schedule_.ranks[rank].size()) return;
     const Compute& compute = head(rank);
     if (compute.op != Op::backward_weight) {
-      const Countdown& needs = compute.op == Op::forward ? needs_forward_ : needs_backward_;
+      Countdown& needs = compute.op == Op::forward ? needs_forward_ : needs_backward_;
       if (needs(compute.microbatch.index(), compute.chunk.index()) > 0) return;
     }
     state.busy = true;
@@ -343,7 +343,7 @@ class PlannerRun {
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const std::size_t action = ranks_[rank].action;
       const std::size_t end = steady_until(schedule_.ranks[rank], action, period.actions, period.microbatches);
-      times = std::min(times, (end - action) / period.actions - ((end - action) % period.actions == 0 ? 1 : 0));
+      times = std::min(times, end == action ? 0 : (end - action - 1) / period.actions);
     }
     return times;
   }

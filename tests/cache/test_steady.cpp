@@ -68,7 +68,7 @@ Problem random_problem(Dice& dice) {
   const ScheduleKind kind = kinds[dice.roll(0, 7)];
   const bool vee = placement_of(kind) == Placement::vee;
   const int vp = vee ? 2 : kind == ScheduleKind::one_f_one_b || kind == ScheduleKind::gpipe ? 1 : dice.roll(1, 3);
-  const int pp = dice.roll(1, 4);
+  const int pp = dice.roll(1, 8);
   const int extra = vp == 1 && kind != ScheduleKind::zb_h1 ? dice.roll(0, 1) : 0;
   const Layout layout(pp, vp, pp * dice.roll(8, 24) + extra, placement_of(kind));
   const Policy policy = all_policies[dice.roll(0, 4)];
@@ -125,7 +125,7 @@ TEST_CASE("a plan that repeats its steady part is the plan that goes through eve
   Dice dice(11);
   std::size_t repeated = 0;
   std::size_t told = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const Problem problem = random_problem(dice);
     CAPTURE(problem.schedule.name, problem.schedule.layout.pp(), problem.schedule.layout.microbatches());
     const Routing routing = make_routing(problem.schedule.layout, problem.depth, problem.policy);
@@ -144,7 +144,7 @@ TEST_CASE("a rank's program that repeats its steady part is the one lowered step
   Dice dice(12);
   std::size_t steps = 0;
   std::size_t walked = 0;
-  for (int round = 0; round < 60; ++round) {
+  for (int round = 0; round < 120; ++round) {
     const Problem problem = random_problem(dice);
     const int post_ahead = dice.roll(0, 3);
     CAPTURE(problem.schedule.name, problem.schedule.layout.pp(), problem.schedule.layout.microbatches(), post_ahead);
@@ -204,6 +204,7 @@ TEST_CASE("a countdown repeated is the countdown gone through", "[cache]") {
     counts.count_down(at - 1, 1);
   };
   for (std::size_t times = 1; times < 6; ++times) {
+    CAPTURE(times);
     Countdown walked({3, 2}, 12);
     Countdown jumped({3, 2}, 12);
     for (std::size_t at = 0; at < 4; ++at)
@@ -217,9 +218,19 @@ TEST_CASE("a countdown repeated is the countdown gone through", "[cache]") {
     for (std::size_t at = 0; at < 5 + times; ++at)
       period(walked, at);
     for (std::size_t row = 0; row < 12; ++row) {
-      CAPTURE(times, row);
+      CAPTURE(row);
       CHECK(walked(row, 0) == jumped(row, 0));
       CHECK(walked(row, 1) == jumped(row, 1));
     }
   }
+}
+
+TEST_CASE("a count that was only looked at must repeat as well", "[cache]") {
+  Countdown counts({1}, 4);
+  counts.count_down(0, 0);
+  counts.mark();
+  counts.count_down(2, 0);
+  CHECK(counts.repeats(1));
+  CHECK(counts(0, 0) == 0);
+  CHECK_FALSE(counts.repeats(1));  // row 1 is not where row 0 was
 }
