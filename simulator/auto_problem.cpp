@@ -59,7 +59,7 @@ void require_consistent(const AutoRequest& request) {
     throw InputError(fmt::format("auto: the depth map has {} chunks, the layout {}", request.depth.num_chunks(),
                                  request.layout.num_chunks()));
   }
-  request.costs.require_fits(request.layout.num_chunks());
+  request.costs.require_fits(request.layout.num_chunks(), request.layout.pp());
 }
 
 Shortage worst_shortage(const AutoRequest& request, const Layout& layout) {

@@ -118,7 +118,10 @@ CostModel::CostModel(const ActionTimes& times, const Link& link, const UnitBytes
     : CostModel(std::vector<ActionTimes>{times}, link, bytes) {}
 
 CostModel::CostModel(std::vector<ActionTimes> times, const Link& link, const UnitBytes& bytes)
-    : times_(std::move(times)), link_(link), bytes_(bytes) {
+    : CostModel(std::move(times), LinkTable{.num_ranks = 0, .links = {link}, .of_pair = {}}, bytes) {}
+
+CostModel::CostModel(std::vector<ActionTimes> times, LinkTable links, const UnitBytes& bytes)
+    : times_(std::move(times)), links_(std::move(links)), bytes_(bytes) {
   if (times_.empty()) throw InputError("a cost model needs the times of at least one chunk");
   for (const ActionTimes& chunk : times_) {
     require_duration(chunk.forward, "the time of F");
@@ -126,9 +129,18 @@ CostModel::CostModel(std::vector<ActionTimes> times, const Link& link, const Uni
     require_duration(chunk.backward_input, "the time of I");
     require_duration(chunk.backward_weight, "the time of W");
   }
-  require_duration(link_.latency, "the latency");
-  require_duration(link_.value_unit, "the time of a value on a link");
-  require_duration(link_.gradient_unit, "the time of a gradient on a link");
+  for (const Link& link : links_.links) {
+    require_duration(link.latency, "the latency");
+    require_duration(link.value_unit, "the time of a value on a link");
+    require_duration(link.gradient_unit, "the time of a gradient on a link");
+  }
+  const auto ranks = static_cast<std::size_t>(std::max(0, links_.num_ranks));
+  if (links_.links.empty() || links_.of_pair.size() != ranks * ranks ||
+      std::any_of(links_.of_pair.begin(), links_.of_pair.end(),
+                  [&](std::uint8_t index) { return index >= links_.links.size(); })) {
+    throw InputError(
+        fmt::format("a cost model of {} ranks needs a link for each of their {} pairs", ranks, ranks * ranks));
+  }
 }
 
 SimTime CostModel::time_of(Op op, ChunkId chunk) const {
@@ -146,9 +158,16 @@ SimTime CostModel::time_of(Op op, ChunkId chunk) const {
   return times.backward_weight;
 }
 
-const Link& CostModel::link(RankId /*from*/, RankId /*to*/) const { return link_; }
+const Link& CostModel::link(RankId from, RankId to) const {
+  if (links_.of_pair.empty()) return links_.links.front();
+  return links_.links[links_.of_pair[from.index() * static_cast<std::size_t>(links_.num_ranks) + to.index()]];
+}
 
-void CostModel::require_fits(int num_chunks) const {
+void CostModel::require_fits(int num_chunks, int num_ranks) const {
+  if (!links_.of_pair.empty() && links_.num_ranks < num_ranks) {
+    throw InputError(
+        fmt::format("the cost model has links among {} ranks, the layout has {}", links_.num_ranks, num_ranks));
+  }
   if (times_.size() != 1 && times_.size() != static_cast<std::size_t>(num_chunks)) {
     throw InputError(
         fmt::format("the cost model has times for {} chunks, the layout has {}: give one for all or one for each",
@@ -171,9 +190,14 @@ PlanCosts CostModel::plan_costs() const {
     for (const ActionTimes& chunk : times_)
       costs.chunks.push_back(as_planned(chunk));
   }
-  costs.value_unit = link_.value_unit.count();
-  costs.gradient_unit = link_.gradient_unit.count();
-  costs.latency = link_.latency.count();
+  Link slowest = links_.links.front();
+  for (int rank = 0; rank + 1 < links_.num_ranks; ++rank) {
+    const Link& next = link(RankId(rank), RankId(rank + 1));
+    if (rank == 0 || next.value_unit + next.latency > slowest.value_unit + slowest.latency) slowest = next;
+  }
+  costs.value_unit = slowest.value_unit.count();
+  costs.gradient_unit = slowest.gradient_unit.count();
+  costs.latency = slowest.latency.count();
   shorten(costs);
   return costs;
 }

@@ -318,7 +318,7 @@ class Engine {
 }  // namespace
 
 Timeline simulate(const Program& program, const CostModel& costs, const SimOptions& options) {
-  costs.require_fits(program.layout.num_chunks());
+  costs.require_fits(program.layout.num_chunks(), program.layout.pp());
   return Engine(program, costs, options).run();
 }
 

@@ -62,29 +62,38 @@ Link link_from_rate(SimTime latency, double gigabytes_per_s, const UnitBytes& by
 // From the time of one value; a gradient takes as much longer as it has more bytes.
 Link link_from_unit_time(SimTime latency, SimTime value_unit, const UnitBytes& bytes);
 
+// A link for every ordered pair of ranks; few differ, so pairs name one of them.
+struct LinkTable {
+  int num_ranks = 0;
+  std::vector<Link> links;
+  std::vector<std::uint8_t> of_pair;  // [from * num_ranks + to] index into links
+};
+
 class CostModel {
  public:
   // The same times for every chunk and the same link between every two ranks.
   CostModel(const ActionTimes& times, const Link& link, const UnitBytes& bytes);
   // Times per chunk, in depth order; at least one, else InputError. Both throw it for a time outside 0..max_duration.
   CostModel(std::vector<ActionTimes> times, const Link& link, const UnitBytes& bytes);
+  // A link per pair of ranks. InputError also when a pair has none.
+  CostModel(std::vector<ActionTimes> times, LinkTable links, const UnitBytes& bytes);
 
   SimTime time_of(const Compute& compute) const { return time_of(compute.op, compute.chunk); }
   SimTime time_of(Op op, ChunkId chunk) const;
   const Link& link(RankId from, RankId to) const;
   const UnitBytes& bytes() const { return bytes_; }
 
-  // Throws InputError when the model has times for another number of chunks.
-  void require_fits(int num_chunks) const;
+  // Throws InputError when the model has times for another number of chunks or links for fewer ranks.
+  void require_fits(int num_chunks, int num_ranks = 1) const;
 
   // The same for the planner, in ticks of their own: the ratios are kept. The times of each chunk where they differ,
-  // and their averages. The planner knows B only as I + W; a B given otherwise is shared out between them in
-  // proportion.
+  // and their averages; of links that differ, the slowest between a rank and the next one. The planner knows B only as
+  // I + W; a B given otherwise is shared out between them in proportion.
   PlanCosts plan_costs() const;
 
  private:
   std::vector<ActionTimes> times_;  // one per chunk, or one for all
-  Link link_;
+  LinkTable links_;                 // of_pair is empty: one link for all
   UnitBytes bytes_;
 };
 
