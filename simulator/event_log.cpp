@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "names.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/json_text.hpp"
@@ -65,17 +66,24 @@ class LogReader {
     std::string text;
     if (!std::getline(in_, text)) return std::nullopt;
     ++line_number_;
-    require_plain_json(text, fmt::format("{}: line {}", name_, line_number_));
+    const bool has_end = !in_.eof();
     try {
-      return Json::parse(text);
+      require_plain_json(text, fmt::format("{}: line {}", name_, line_number_));
+      Json line = Json::parse(text);
+      if (line.is_object()) return line;
     } catch (const Json::exception&) {
-      refuse("this is no JSON object");
+      // said below
+    } catch (const InputError&) {
+      if (has_end) throw;
     }
+    if (!has_end) refuse("the log ends in the middle of this line: it was cut off, or the run is still writing it");
+    refuse("this is no JSON object");
   }
 
   void read_header() {
     const std::optional<Json> header = next_line();
-    if (!header || !header->is_object() || header->value("plumb_log", 0) != 1) {
+    if (!header) throw InputError(fmt::format("{}: the file is empty", name_));
+    if (header->value("plumb_log", Json()) != 1) {
       refuse("not an event log: its first line has no \"plumb_log\":1");
     }
     log_.made_by = header->value("made_by", "");
@@ -114,6 +122,20 @@ class LogReader {
     return SimTime(std::llround(us * 1e6));
   }
 
+  // What a line says of the program beside its place must be what stands there; it need not say it.
+  template <class Value>
+  void require_same(const Json& line, const char* field, const Value& expected) const {
+    const auto found = line.find(field);
+    if (found == line.end() || *found == Json(expected)) return;
+    refuse(
+        fmt::format("\"{}\" is {}, in the program it is {}", field, shortened(found->dump()), Json(expected).dump()));
+  }
+  static std::string shortened(std::string text) {
+    constexpr std::size_t most = 40;
+    if (text.size() > most) text.replace(most, std::string::npos, "..");
+    return text;
+  }
+
   Step& step_of(const Json& line) {
     const std::int64_t number = integer(line, "step", std::int64_t{1} << 62);
     auto [found, is_new] = steps_.try_emplace(number);
@@ -145,6 +167,7 @@ class LogReader {
     const std::size_t rank = rank_of(line);
     std::vector<ComputeTimes>& all = step.timeline.ranks[rank].compute;
     const auto index = static_cast<std::size_t>(integer(line, "compute", static_cast<std::int64_t>(all.size())));
+    require_same(line, "action", to_string(program_.ranks[rank].compute[index].compute));
     see(step.computes[rank], index, step.num_computes);
     all[index].start = time(line, "start_us");
     all[index].end = time_after(all[index].start, line, "end_us");
@@ -158,8 +181,12 @@ class LogReader {
     if (all[index].kind != CommKind::send && all[index].kind != CommKind::receive) {
       refuse(fmt::format("communication step {} of rank {} is no message", index, rank));
     }
-    see(step.ends[rank], index, step.num_ends);
     const bool sends = all[index].kind == CommKind::send;
+    require_same(line, "action", message_name(program_, all[index].message, sends));
+    require_same(line, "message", all[index].message.value);
+    require_same(line, "peer", all[index].peer.value);
+    require_same(line, "units", all[index].segments.size());
+    see(step.ends[rank], index, step.num_ends);
     MessageTimes& message = step.timeline.messages[all[index].message.index()];
     const SimTime posted = time(line, "posted_us");
     (sends ? message.send_ready : message.posted) = posted;

@@ -108,12 +108,13 @@ TEST_CASE("logs that are cut, damaged or of another program are refused with the
   const Logged run = logged_run(Policy::relay);
   const Program& program = *run.plan.program;
   const std::string& text = run.text;
-  CHECK_THROWS_WITH(read("", program), Contains("not an event log"));
+  CHECK_THROWS_WITH(read("", program), Contains("the file is empty"));
   CHECK_THROWS_WITH(read("{\"step\":1}\n", program), Contains("not an event log"));
   CHECK_THROWS_WITH(read(text, small_program(Policy::cached)), Contains("a log of another program"));
   const std::size_t last_line = text.rfind('\n', text.size() - 2);
   CHECK_THROWS_WITH(read(text.substr(0, last_line + 1), program), Contains("is not complete"));
-  CHECK_THROWS_WITH(read(text.substr(0, last_line + 5), program), Contains("no JSON object"));
+  CHECK_THROWS_WITH(read(text.substr(0, last_line + 5), program), Contains("it was cut off"));
+  CHECK_THROWS_WITH(read(text.substr(0, last_line + 5) + "\n", program), Contains("no JSON object"));
   CHECK_THROWS_WITH(read(text.substr(0, text.find('\n') + 1), program), Contains("no steps"));
   CHECK_THROWS_WITH(read(text + "{\"step\":1,\"rank\":99,\"compute\":0}\n", program), Contains("\"rank\""));
   CHECK_NOTHROW(read(text + "{\"loss\":1}\n", program));
@@ -130,4 +131,21 @@ TEST_CASE("logs that are cut, damaged or of another program are refused with the
     edited.insert(edited.find(field) + field.size(), "-1");
     CHECK_THROWS_WITH(read(edited, program), Contains("is before the beginning"));
   }
+}
+
+TEST_CASE("a line of a log that says something else of the program than the program does is refused", "[rehearsal]") {
+  const Logged run = logged_run(Policy::cached);
+  const Program& program = *run.plan.program;
+  // The first line that has the field says something else.
+  const auto edited = [&](const std::string& field, const std::string& value) {
+    const std::string name = "\"" + field + "\":";
+    const std::size_t begin = run.text.find(name, run.text.find('\n')) + name.size();
+    return run.text.substr(0, begin) + value + run.text.substr(run.text.find(',', begin));
+  };
+  CHECK_NOTHROW(read(run.text, program));
+  CHECK_THROWS_WITH(read(edited("action", "\"7F7\""), program),
+                    Contains("\"action\" is \"7F7\", in the program it is"));
+  CHECK_THROWS_WITH(read(edited("message", "123456"), program), Contains("\"message\" is 123456"));
+  CHECK_THROWS_WITH(read(edited("peer", "77"), program), Contains("\"peer\" is 77"));
+  CHECK_THROWS_WITH(read(edited("units", "99"), program), Contains("\"units\" is 99"));
 }
