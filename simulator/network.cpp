@@ -401,8 +401,8 @@ class NetworkEngine {
     (sending ? times.sent : times.arrived) = now_;
     MessageState& state = messages_[message.index()];
     (sending ? state.sent : state.received) = true;
-    const SimTime computed =
-        std::max(states_[ends.send.index()].inputs_computed, states_[ends.receive.index()].inputs_computed);
+    SimTime computed = states_[ends.send.index()].inputs_computed;
+    if (!state.eager || !sending) computed = std::max(computed, states_[ends.receive.index()].inputs_computed);
     finished_.push_back({rank_of(end), sending ? ends.send : ends.receive, computed});
   }
 
