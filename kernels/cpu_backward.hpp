@@ -24,51 +24,78 @@ inline constexpr PairGradient kSole{1, 0, 0};
   return {p, to_query, to_query * s * r / static_cast<float>(width)};
 }
 
+/// How a gradient takes what is added to it.
+enum class Touch { add, overwrite, overwrite_past_caches };
+
+[[gnu::always_inline]] inline Touch touch_of(bool first_touch, bool stream) {
+  return !first_touch ? Touch::add : stream ? Touch::overwrite_past_caches : Touch::overwrite;
+}
+
 /// dv and dq of R sources at one token in one pass over the row.
-template <class L, class V, int R>
-[[gnu::always_inline]] inline void add_pair_gradients(const PairGradient* pair, const V* const* v, float* const* dv,
-                                                      const bool* first_touch, const float* query, const float* grad_h,
-                                                      float* query_sum, std::int64_t width, bool stream,
-                                                      const float* ahead) {
+template <class L, class V, int R, Touch kTouch>
+void add_pairs(const PairGradient* pair, const V* const* v, float* const* dv, const float* query, const float* grad_h,
+               float* query_sum, std::int64_t width, const float* ahead) {
   using F = typename L::F;
   F p[R];
   F to_query[R];
   F to_value[R];
+  const V* from[R];
+  float* to[R];
 #pragma GCC unroll 8
   for (int r = 0; r < R; ++r) {
     p[r] = L::set(pair[r].p);
     to_query[r] = L::set(pair[r].to_query);
     to_value[r] = L::set(-pair[r].to_value);
+    from[r] = v[r];
+    to[r] = dv[r];
   }
-  for (std::int64_t j = 0; j < width; j += kWide) {
-    const std::int64_t count = width - j;
-    const F g = load_some<L>(grad_h + j, count);
-    const F q = load_some<L>(query + j, count);
-    L::prefetch(grad_h + width + j);  // the next token's rows
-    L::prefetch(ahead + j);
-    F dq = load_some<L>(query_sum + j, count);
+  for_columns<L>(
+      0, width, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+        const F g = columns.load(grad_h + j);
+        const F q = columns.load(query + j);
+        L::prefetch(ahead + j);
+        F dq = columns.load(query_sum + j);
 #pragma GCC unroll 8
-    for (int r = 0; r < R; ++r) {
-      const F x = load_some<L>(v[r] + j, count);
-      L::prefetch(v[r] + width + j);
-      F sum = first_touch[r] ? L::mul(p[r], g) : L::fma(p[r], g, load_some<L>(dv[r] + j, count));
-      sum = L::fma(to_query[r], q, sum);
-      sum = L::fma(to_value[r], x, sum);
-      store_some<L>(dv[r] + j, sum, count, stream && first_touch[r]);
-      dq = L::fma(to_query[r], x, dq);
+        for (int r = 0; r < R; ++r) {
+          const F x = columns.load(from[r] + j);
+          L::prefetch_near(from[r] + width + j);  // the next token's
+          F sum = kTouch != Touch::add ? L::mul(p[r], g) : L::fma(p[r], g, columns.load(to[r] + j));
+          sum = L::fma(to_query[r], q, sum);
+          sum = L::fma(to_value[r], x, sum);
+          columns.store(to[r] + j, sum, kTouch == Touch::overwrite_past_caches);
+          dq = L::fma(to_query[r], x, dq);
+        }
+        columns.store(query_sum + j, dq, false);
+      });
+}
+
+/// The same for any number of sources, some at a time.
+template <class L, class V, Touch kTouch>
+void add_pair_gradients(const PairGradient* pair, const V* const* v, float* const* dv, std::int64_t n,
+                        const float* query, const float* grad_h, float* query_sum, std::int64_t width,
+                        const float* ahead) {
+  std::int64_t i = 0;
+  if constexpr (L::kPairs > 2) {
+    for (; i + L::kPairs <= n; i += L::kPairs) {
+      add_pairs<L, V, L::kPairs, kTouch>(pair + i, v + i, dv + i, query, grad_h, query_sum, width, ahead);
     }
-    store_some<L>(query_sum + j, dq, count, false);
+  }
+  for (; i + 2 <= n; i += 2) {
+    add_pairs<L, V, 2, kTouch>(pair + i, v + i, dv + i, query, grad_h, query_sum, width, ahead);
+  }
+  if (i < n) {
+    add_pairs<L, V, 1, kTouch>(pair + i, v + i, dv + i, query, grad_h, query_sum, width, ahead);
   }
 }
 
 /// dv (+)= G: all that a sole source receives.
 template <class L>
 void add_sole_gradient(const float* grad_h, float* dv, bool first_touch, std::int64_t width) {
-  for (std::int64_t j = 0; j < width; j += kWide) {
-    const std::int64_t count = width - j;
-    const typename L::F g = load_some<L>(grad_h + j, count);
-    store_some<L>(dv + j, first_touch ? g : L::add(load_some<L>(dv + j, count), g), count, false);
-  }
+  for_columns<L>(
+      0, width, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+        const typename L::F g = columns.load(grad_h + j);
+        columns.store(dv + j, first_touch ? g : L::add(columns.load(dv + j), g), false);
+      });
 }
 
 /// Products of the rows of one token that the backward of a merge needs.
@@ -88,17 +115,17 @@ template <class L, class V>
   for (std::int64_t begin = 0; begin < width; begin += kSegment) {
     const std::int64_t end = width - begin < kSegment ? width : begin + kSegment;
     F sum[4] = {L::zero(), L::zero(), L::zero(), L::zero()};
-    for (std::int64_t j = begin; j < end; j += kWide) {
-      const std::int64_t count = end - j;
-      const F x = load_some<L>(v + j, count);
-      const F g = load_some<L>(grad_h + j, count);
-      sum[0] = L::fma(x, load_some<L>(query + j, count), sum[0]);
-      sum[1] = L::fma(x, g, sum[1]);
-      sum[2] = L::fma(x, x, sum[2]);
-      sum[3] = L::fma(load_some<L>(o + j, count), g, sum[3]);
-      L::prefetch(gradient + j);
-      L::prefetch(o + width + j);
-    }
+    for_columns<L>(
+        begin, end, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+          const F x = columns.load(v + j);
+          const F g = columns.load(grad_h + j);
+          sum[0] = L::fma(x, columns.load(query + j), sum[0]);
+          sum[1] = L::fma(x, g, sum[1]);
+          sum[2] = L::fma(x, x, sum[2]);
+          sum[3] = L::fma(columns.load(o + j), g, sum[3]);
+          L::prefetch(gradient + j);
+          L::prefetch(o + width + j);
+        });
 #pragma GCC unroll 4
     for (int k = 0; k < 4; ++k) {
       total[k] = L::add(total[k], sum[k]);
@@ -112,7 +139,6 @@ template <class L, class V>
 void merge_backward_tokens(const MergeBackwardTask& task, std::int64_t begin, std::int64_t end) {
   const std::int64_t width = task.shape.width;
   const DepthSource& source = task.later[0];
-  constexpr bool overwrite = false;
   for (std::int64_t t = begin; t < end; ++t) {
     const V* v = row_at<V>(source.value, t, width);
     const float* grad_h = row_at<float>(task.grad_h, t, width);
@@ -126,8 +152,8 @@ void merge_backward_tokens(const MergeBackwardTask& task, std::int64_t begin, st
     delta += p * products.along;
     task.delta[t] = delta;
     const PairGradient pair = pair_gradient(p, products.along, delta, s, r, width);
-    add_pair_gradients<L, V, 1>(&pair, &v, &gradient, &overwrite, task.query, grad_h,
-                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width, false, grad_h);
+    add_pairs<L, V, 1, Touch::add>(&pair, &v, &gradient, task.query, grad_h,
+                                   row_at<float>(task.query_sums, t / kTokensPerRun, width), width, grad_h + width);
   }
 }
 
@@ -178,10 +204,8 @@ void merge_backward_of_any(const MergeBackwardTask& task, std::int64_t begin, st
       continue;
     }
     last = pair_gradient(p, products[(n - 1) * kWide + 1], delta, s, r, width);
-    const bool overwrite = false;
-    add_pair_gradients<L, V, 1>(&last, rows + n - 1, &gradient, &overwrite, task.query, grad_h,
-                                row_at<float>(task.query_sums, t / kTokensPerRun, width), width, false,
-                                task.mixture == nullptr ? grad_h : row_at<float>(task.mixture, t + 1, width));
+    add_pairs<L, V, 1, Touch::add>(&last, rows + n - 1, &gradient, task.query, grad_h,
+                                   row_at<float>(task.query_sums, t / kTokensPerRun, width), width, grad_h + width);
   }
 }
 
@@ -243,14 +267,17 @@ void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t beg
           pair_gradient(weights[i * kWide], products[i * kWide + 1], delta, products[i * kWide], scale[i], width);
     }
     float* query_sum = row_at<float>(task.query_sums, t / kTokensPerRun, width);
-    std::int64_t i = 0;
-    for (; i + 4 <= n; i += 4) {
-      add_pair_gradients<L, V, 4>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
-                                  width, task.stream, grad_h);
-    }
-    for (; i < n; ++i) {
-      add_pair_gradients<L, V, 1>(pairs + i, rows + i, gradients + i, first_touch + i, task.query, grad_h, query_sum,
-                                  width, task.stream, grad_h);
+    for (std::int64_t i = 0; i < n;) {  // neighbours that are alike go together
+      const Touch touch = touch_of(first_touch[i], task.stream);
+      std::int64_t end = i + 1;
+      while (end < n && first_touch[end] == first_touch[i]) {
+        ++end;
+      }
+      const auto add = touch == Touch::add         ? add_pair_gradients<L, V, Touch::add>
+                       : touch == Touch::overwrite ? add_pair_gradients<L, V, Touch::overwrite>
+                                                   : add_pair_gradients<L, V, Touch::overwrite_past_caches>;
+      add(pairs + i, rows + i, gradients + i, end - i, task.query, grad_h, query_sum, width, grad_h + width);
+      i = end;
     }
   }
   L::fence();

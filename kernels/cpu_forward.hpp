@@ -13,12 +13,12 @@ void inverse_rms_task(const ScaleTask& task, std::int64_t begin, std::int64_t en
   }
 }
 
-/// sum = partial + f, rounded once; returns 16 elements of it as stored.
-template <class L, class V>
-[[gnu::always_inline]] inline typename L::F add_some(const V* partial, const V* f, V* sum, std::int64_t count) {
-  const typename L::F exact = L::add(load_some<L>(partial, count), load_some<L>(f, count));
-  store_some<L>(sum, exact, count, false);
-  return same_type<V, float>() ? exact : load_some<L>(sum, count);
+/// sum = partial + f, rounded once; returns the elements of it as stored.
+template <class L, class V, class Columns>
+[[gnu::always_inline]] inline typename L::F add_some(Columns columns, const V* partial, const V* f, V* sum) {
+  const typename L::F exact = L::add(columns.load(partial), columns.load(f));
+  columns.store(sum, exact, false);
+  return same_type<V, float>() ? exact : columns.load(sum);
 }
 
 template <class L, class V>
@@ -33,9 +33,10 @@ void add_output_task(const AddTask& task, std::int64_t begin, std::int64_t end) 
       }
     } else {
       const V* partial = row_at<V>(task.partial, t, width);
-      for (std::int64_t j = 0; j < width; j += kWide) {
-        static_cast<void>(add_some<L>(partial + j, f + j, out + j, width - j));
-      }
+      for_columns<L>(
+          0, width, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+            static_cast<void>(add_some<L>(columns, partial + j, f + j, out + j));
+          });
     }
     if (task.inverse_rms != nullptr) {
       task.inverse_rms[t] = inverse_rms_of<L>(out, task.shape);
@@ -226,23 +227,23 @@ template <class L, class V, class O, bool kAdd, bool kNorm>
     F qp = L::zero();
     F oo = L::zero();
     F op = L::zero();
-    for (std::int64_t j = begin; j < end; j += kWide) {
-      const std::int64_t count = end - j;
-      const F v = kAdd ? add_some<L>(partial + j, f + j, sum + j, count) : load_some<L>(partial + j, count);
-      pp = L::fma(v, v, pp);
-      qp = L::fma(v, load_some<L>(query + j, count), qp);
-      if constexpr (kNorm) {
-        const F u = load_some<L>(o + j, count);
-        oo = L::fma(u, u, oo);
-        op = L::fma(u, v, op);
-      } else {
-        L::prefetch(o + j);
-      }
-      L::prefetch(o + width + j);  // half of the next token's rows; the other half comes in the second pass
-      if constexpr (kAdd) {
-        L::prefetch(f + width + j);
-      }
-    }
+    for_columns<L>(
+        begin, end, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+          const F v = kAdd ? add_some<L>(columns, partial + j, f + j, sum + j) : columns.load(partial + j);
+          pp = L::fma(v, v, pp);
+          qp = L::fma(v, columns.load(query + j), qp);
+          if constexpr (kNorm) {
+            const F u = columns.load(o + j);
+            oo = L::fma(u, u, oo);
+            op = L::fma(u, v, op);
+          } else {
+            L::prefetch(o + j);
+          }
+          L::prefetch(o + width + j);  // half of the next token's rows; the other half comes in the second pass
+          if constexpr (kAdd) {
+            L::prefetch(f + width + j);
+          }
+        });
     total[0] = L::add(total[0], pp);
     total[1] = L::add(total[1], qp);
     total[2] = L::add(total[2], oo);
@@ -297,16 +298,18 @@ void merge_tokens(const MixTask& task, std::int64_t begin, std::int64_t end) {
     const F weight = L::set(mixed.weight * factor);
     const F rest = L::set(mixed.rest * factor);
     const bool empty = mixed.rest == 0 && task.prior_lse[t] == -__builtin_inff();
-    for (std::int64_t j = 0; j < width; j += kWide) {
-      const std::int64_t count = width - j;
-      L::prefetch(before + width + j);
-      const F part = empty ? L::zero() : L::mul(rest, load_some<L>(o + j, count));
-      F x = L::fma(weight, load_some<L>(v + j, count), part);
-      if constexpr (kNorm) {
-        x = L::mul(x, load_some<L>(task.norm_gain + j, count));
-      }
-      store_some<L>(h + j, x, count, task.stream);
-    }
+    const float* const gain = task.norm_gain;
+    const bool stream = task.stream;
+    for_columns<L>(
+        0, width, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+          L::prefetch(before + width + j);
+          const F part = empty ? L::zero() : L::mul(rest, columns.load(o + j));
+          F x = L::fma(weight, columns.load(v + j), part);
+          if constexpr (kNorm) {
+            x = L::mul(x, columns.load(gain + j));
+          }
+          columns.store(h + j, x, stream);
+        });
   }
 }
 
@@ -330,9 +333,11 @@ void mix_tokens(const MixTask& task, std::int64_t begin, std::int64_t end) {
     if (task.output != nullptr) {
       const V* f = row_at<V>(task.output, t, width);
       V* out = row_at<V>(task.partial_out, t, width);
-      for (std::int64_t j = 0; j < width; j += kWide) {
-        static_cast<void>(add_some<L>(rows[n - 1] + j, f + j, out + j, width - j));
-      }
+      const V* partial = rows[n - 1];
+      for_columns<L>(
+          0, width, [&](auto columns, std::int64_t j) __attribute__((always_inline)) {
+            static_cast<void>(add_some<L>(columns, partial + j, f + j, out + j));
+          });
       rows[n - 1] = out;
     }
     const bool sole = n == 1 && !has_prior;

@@ -20,6 +20,7 @@ struct Avx2 {
   static constexpr int kMixQueries = 2;
   static constexpr int kMixColumns = 2;
   static constexpr int kMixResident = 0;
+  static constexpr int kPairs = 2;
   static constexpr int kUpdateSources = 4;
   static constexpr int kUpdateReaders = 4;
   static constexpr int kUpdateColumns = 1;
@@ -53,6 +54,7 @@ struct Avx2 {
   }
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+  static void prefetch_near(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
   static F fma(F a, F b, F c) {
     return {_mm256_fmadd_ps(a.low, b.low, c.low), _mm256_fmadd_ps(a.high, b.high, c.high)};

@@ -17,6 +17,7 @@ struct Avx512 {
   static constexpr int kMixQueries = 6;
   static constexpr int kMixColumns = 4;
   static constexpr int kMixResident = 12;
+  static constexpr int kPairs = 4;
   static constexpr int kUpdateSources = 8;
   static constexpr int kUpdateReaders = 8;
   static constexpr int kUpdateColumns = 2;
@@ -52,6 +53,7 @@ struct Avx512 {
   static void stream2(Bf16* p, F x, F y) { _mm512_stream_si512(reinterpret_cast<__m512i*>(p), to_bf16(x, y)); }
   static void fence() { _mm_sfence(); }
   static void prefetch(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T1); }
+  static void prefetch_near(const void* p) { _mm_prefetch(static_cast<const char*>(p), _MM_HINT_T0); }
 
   static F fma(F a, F b, F c) { return _mm512_fmadd_ps(a, b, c); }
   static F mul(F a, F b) { return _mm512_mul_ps(a, b); }

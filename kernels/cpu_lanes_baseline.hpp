@@ -22,6 +22,7 @@ struct Baseline {
   static constexpr int kMixQueries = 1;
   static constexpr int kMixColumns = 1;
   static constexpr int kMixResident = 0;
+  static constexpr int kPairs = 2;
   static constexpr int kUpdateSources = 1;
   static constexpr int kUpdateReaders = 1;
   static constexpr int kUpdateColumns = 1;
@@ -72,6 +73,7 @@ struct Baseline {
   /// Makes streamed stores visible to whoever is told next.
   static void fence() {}
   static void prefetch(const void*) {}
+  static void prefetch_near(const void*) {}
 
   static F fma(const F& a, const F& b, const F& c) {
     return each([&](int k) { return __builtin_fmaf(a.lane[k], b.lane[k], c.lane[k]); });

@@ -70,6 +70,49 @@ template <class L, class V>
   }
 }
 
+/// A vector's worth of a row, or the last few elements of it. Loops over rows keep the two apart, so that the inner
+/// loop has neither their branches nor their stores to the stack.
+template <class L>
+struct WholeColumns {
+  template <class V>
+  [[gnu::always_inline]] typename L::F load(const V* p) const {
+    return L::load(p);
+  }
+  template <class V>
+  [[gnu::always_inline]] void store(V* p, typename L::F x, bool stream) const {
+    if (stream) {
+      L::stream(p, x);
+    } else {
+      L::store(p, x);
+    }
+  }
+};
+template <class L>
+struct LastColumns {
+  std::int64_t count;
+
+  template <class V>
+  [[gnu::always_inline]] typename L::F load(const V* p) const {
+    return load_part<L>(p, count);
+  }
+  template <class V>
+  [[gnu::always_inline]] void store(V* p, typename L::F x, bool) const {
+    store_part<L>(p, x, count);
+  }
+};
+
+/// step(columns, j) for the columns from begin up to end.
+template <class L, class Step>
+[[gnu::always_inline]] inline void for_columns(std::int64_t begin, std::int64_t end, const Step& step) {
+  std::int64_t j = begin;
+  for (; j + kWide <= end; j += kWide) {
+    step(WholeColumns<L>{}, j);
+  }
+  if (j < end) {
+    step(LastColumns<L>{(end - j) & (kWide - 1)}, j);  // the mask tells the compiler what it cannot see
+  }
+}
+
 /// Where the next rows will be wanted: `stride` elements behind the present ones, or separate rows of floats.
 struct Ahead {
   std::int64_t stride = 0;
