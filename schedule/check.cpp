@@ -154,11 +154,50 @@ class Completeness {
                       : "the schedule holds no backward but is not marked forward-only");
   }
 
+  bool is_absent(Microbatch m) {
+    for (ChunkId chunk; chunk.value < layout_.num_chunks(); chunk = chunk.next()) {
+      if (seen(chunk, m).anywhere != 0) return false;
+    }
+    return true;
+  }
+
+  // One mistyped number makes the table longer, so microbatches without any action are one fault, where the first
+  // number beyond them stands.
+  void check_absent() {
+    absent_.assign(static_cast<std::size_t>(layout_.microbatches()), false);
+    for (Microbatch m; m.value < layout_.microbatches(); m = m.next())
+      absent_[m.index()] = is_absent(m);
+    if (std::find(absent_.begin(), absent_.end(), false) == absent_.end()) return;  // said for every rank
+    for (std::size_t begin = 0; begin < absent_.size() && !full(); ++begin) {
+      if (!absent_[begin]) continue;
+      const auto end = static_cast<std::size_t>(
+          std::find(absent_.begin() + static_cast<std::ptrdiff_t>(begin), absent_.end(), false) - absent_.begin());
+      const std::string which = end - begin == 1 ? fmt::format("microbatch {} has", begin)
+                                                 : fmt::format("microbatches {} to {} have", begin, end - 1);
+      add_absent(static_cast<int>(end), which + " no action at all");
+      begin = end;
+    }
+  }
+
+  void add_absent(int beyond, const std::string& why) {
+    for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank) {
+      for (std::size_t column = 0; column < schedule_.ranks[rank].size(); ++column) {
+        const Action& action = schedule_.ranks[rank][column];
+        if (action.first.microbatch.value >= beyond || (action.second && action.second->microbatch.value >= beyond)) {
+          return add(RankId(rank), column, to_string(action), why + ", but here is a higher one");
+        }
+      }
+    }
+    add(RankId(), 0, "", why);
+  }
+
   void check_missing() {
+    check_absent();
     for (int c = 0; c < layout_.num_chunks(); ++c) {
       const ChunkId chunk(c);
       if (!has_actions(layout_.rank_of(chunk))) continue;  // said once, for the whole rank
       for (int m = 0; m < layout_.microbatches() && !full(); ++m) {
+        if (absent_[static_cast<std::size_t>(m)]) continue;
         const std::uint8_t have = seen(chunk, Microbatch(m)).anywhere;
         if (!(have & bit(Op::forward))) add_missing(Op::forward, chunk, Microbatch(m));
         if (!has_backward_ || (have & bit(Op::backward))) continue;
@@ -184,6 +223,7 @@ class Completeness {
   std::vector<ScheduleFault> faults_;
   std::vector<Seen> seen_;
   bool has_backward_ = false;
+  std::vector<bool> absent_;  // [microbatch] without any action
 };
 
 std::string describe(const ScheduleFault& fault) {

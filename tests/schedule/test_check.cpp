@@ -55,6 +55,20 @@ TEST_CASE("a missing action is found and named", "[schedule]") {
   check_only_fault(schedule_of(Layout(1, 1, 1), {{"0F0", "0W0"}}), RankId(0), 2, "0I0", "is missing");
 }
 
+TEST_CASE("microbatches of which nothing is there are one fault, at the number that makes them missing", "[schedule]") {
+  // The 9 was meant as a 1.
+  const ScheduleCheck check = check_schedule(schedule_of(Layout(1, 1, 10), {{"0F0", "0B0", "0F9", "0B1"}}));
+  REQUIRE(check.faults.size() == 3);
+  CHECK(check.faults[0].column == 2);
+  CHECK(check.faults[0].token == "0F9");
+  CHECK_THAT(check.faults[0].why, Contains("microbatches 2 to 8 have no action at all, but here is a higher one"));
+  CHECK(check.faults[1].token == "0F1");
+  CHECK(check.faults[2].token == "0B9");
+  const ScheduleCheck end = check_schedule(schedule_of(Layout(1, 1, 2), {{"0F0", "0B0"}}));
+  REQUIRE(end.faults.size() == 1);
+  CHECK_THAT(end.faults[0].why, Contains("microbatch 1 has no action at all"));
+}
+
 TEST_CASE("every single action left out of a schedule is found", "[schedule]") {
   const Schedule whole = interleaved(Layout(3, 2, 6), 3);
   for (std::size_t r = 0; r < whole.ranks.size(); ++r) {
@@ -288,7 +302,7 @@ TEST_CASE("wrong numbers are not blamed when more is wrong", "[schedule]") {
   // A schedule for other microbatches than the layout's is incomplete, however they are numbered.
   schedule = renumbered(one_f_one_b(Layout(4, 1, 8)), 1, [](const Compute&) { return true; });
   schedule.layout = Layout(4, 1, 16);
-  CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("is missing"));
+  CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("no action at all"));
   // Right numbers, but in an order that cannot run.
   schedule = schedule_of(Layout(1, 1, 2), {{"0B1", "0F1"}});
   CHECK_THAT(check_schedule(schedule).faults.at(0).why, Contains("after its own backward"));
@@ -297,7 +311,7 @@ TEST_CASE("wrong numbers are not blamed when more is wrong", "[schedule]") {
 TEST_CASE("no more faults are reported than asked for", "[schedule]") {
   Schedule schedule = one_f_one_b(Layout(4, 1, 64));
   for (auto& actions : schedule.ranks)
-    actions.resize(1);
+    actions.resize(80);
   CHECK(check_schedule(schedule).faults.size() == 20);
   CHECK(check_schedule(schedule, 3).faults.size() == 3);
   CHECK_FALSE(check_schedule(schedule, 0).ok());
