@@ -311,7 +311,9 @@ TEST_CASE("wrong numbers are not blamed when more is wrong", "[schedule]") {
 TEST_CASE("no more faults are reported than asked for", "[schedule]") {
   Schedule schedule = one_f_one_b(Layout(4, 1, 64));
   for (auto& actions : schedule.ranks)
-    actions.resize(80);
+    std::erase_if(actions, [](const Action& action) {
+      return action.first.op == Op::backward && action.first.microbatch.value < 40;
+    });
   CHECK(check_schedule(schedule).faults.size() == 20);
   CHECK(check_schedule(schedule, 3).faults.size() == 3);
   CHECK_FALSE(check_schedule(schedule, 0).ok());
