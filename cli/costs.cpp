@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cluster.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare_schedules.hpp"
 #include "plumb/sizing/layer_costs.hpp"
@@ -95,6 +96,8 @@ Link resolve_link(const Options& options, const UnitBytes& bytes) {
 
 CostModel resolve_sim_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes,
                             std::optional<int> asked_chunks) {
+  require_cost_flags_fit(options);
+  if (options.cluster || options.profile) return resolve_cluster_costs(options, depth, bytes);
   return CostModel(times_of_chunks(options, depth, asked_chunks.value_or(depth.num_chunks())),
                    resolve_link(options, bytes), bytes);
 }
@@ -121,12 +124,16 @@ CostModel resolve_costs(const Options& options, const DepthMap& depth, const Uni
 }
 
 bool gives_costs(const Options& options) {
-  return gives_link(options) || !options.action_us.empty() || options.costs.has_value();
+  return options.cluster || options.profile || gives_link(options) || !options.action_us.empty() ||
+         options.costs.has_value();
 }
 
 std::string costs_text(const Options& options, const CostModel& costs, std::string_view microsecond) {
   std::string text;
-  if (options.costs == "model") {
+  if (options.cluster || options.profile) {
+    text = cluster_text(options);
+    if (options.cluster) return text;
+  } else if (options.costs == "model") {
     text = fmt::format("times of each chunk by the layers of {} at {:g} teraflops", *options.model,
                        options.teraflops.value_or(400));
   } else {

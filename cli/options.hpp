@@ -56,6 +56,14 @@ struct Options {
   std::string action_us;
   std::optional<std::string> costs;  // "model": per chunk, instead of action_us
   std::optional<double> teraflops;   // [400]
+  std::optional<std::string> cluster;
+  std::optional<int> tp;  // [1], with cluster or profile only
+  std::optional<int> ep;
+  std::optional<int> dp;
+  std::optional<int> sequence;           // [tokens]
+  std::optional<std::string> recompute;  // [none]
+  bool show_cluster = false;
+  std::optional<std::string> profile;
   std::optional<int> memory_chunks;  // auto only
   std::optional<double> hop_us;      // sim: [200]
   std::optional<std::string> hop_gbps;

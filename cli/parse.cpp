@@ -71,6 +71,18 @@ void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::str
   app.add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");
 }
 
+void add_cluster(CLI::App& app, Options& o) {
+  app.add_option("--cluster", o.cluster,
+                 "times and links of --model on a100, h100, h200, b200, gb200-nvl72, pcie-box, ethernet-25g or a file");
+  app.add_option("--tp", o.tp, "devices that share a layer by heads and channels, with --cluster [1]");
+  app.add_option("--ep", o.ep, "devices of a stage over which experts are dealt out, with --cluster [1]");
+  app.add_option("--dp", o.dp, "replicas of a stage, with --cluster [1]");
+  app.add_option("--sequence", o.sequence, "tokens that attend to each other, with --cluster [--tokens]");
+  app.add_option("--recompute", o.recompute, "none, selective or full, with --cluster [none]");
+  app.add_flag("--show-cluster", o.show_cluster, "print the cluster as it was understood");
+  app.add_option("--profile", o.profile, "measured seconds per action and chunk: a file of plumb train --profile-out");
+}
+
 void add_compare(CLI::App& app, Options& o) {
   app.add_option("--compare", o.compare,
                  "schedules to set side by side: S1,S2,..., auto among them, or all that have names");
@@ -126,6 +138,7 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_sizes(*sub, o);
   add_order(*sub, o);
   add_costs(*sub, o, "[200]", "[50]");
+  add_cluster(*sub, o);
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
   add_compare(*sub, o);
   sub->add_option("--against", o.against,

@@ -4,6 +4,7 @@
 #include <fmt/format.h>
 
 #include "auto.hpp"
+#include "cluster.hpp"
 #include "commands.hpp"
 #include "costs.hpp"
 #include "memory.hpp"
@@ -39,12 +40,15 @@ void print_comparison(const Depth& depth, const Schedule& schedule, const std::v
   fmt::print("{}", table.text());
 }
 
-void print_report(const Depth& depth, const Program& program, const SimReport& report) {
-  fmt::print("{}\n{}, {} ranks x {} virtual stages, {} microbatches, routing {}\n\n", depth.description,
+void print_report(const Options& options, const Depth& depth, const Program& program, const SimReport& report) {
+  fmt::print("{}\n{}, {} ranks x {} virtual stages, {} microbatches, routing {}\n", depth.description,
              program.schedule_name, program.layout.pp(), program.layout.vp(), program.layout.microbatches(),
              to_string(program.routing.policy));
+  if (options.cluster || options.profile) fmt::print("{}\n", cluster_text(options));
+  fmt::print("\n");
   fmt::print("step {} ms; idle {} of the step, {} of the work\n", milliseconds(report.step),
              percent(report.bubble_over_step), percent(report.bubble_over_ideal));
+  if (options.cluster) fmt::print("{}\n", rate_text(options, program.layout, report.step));
   fmt::print("idle per rank (mean, ms): warm-up {}, steady {}, cool-down {}, waiting for messages {}\n",
              milliseconds(report.bubble.warmup), milliseconds(report.bubble.steady),
              milliseconds(report.bubble.cooldown), milliseconds(report.bubble.waiting));
@@ -66,7 +70,9 @@ void print_report(const Depth& depth, const Program& program, const SimReport& r
 }  // namespace
 
 int run_sim(const Options& options) {
+  require_cost_flags_fit(options);
   if (options.compare) {
+    if (options.show_cluster) throw InputError("--show-cluster does not go with --compare");
     return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
@@ -85,6 +91,7 @@ int run_sim(const Options& options) {
   }();
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   const CostModel costs = resolve_sim_costs(options, depth.map, bytes);
+  warn_of_cluster(options, depth.map);
   if (options.compare_cache) {
     if (!options.trace.empty()) {
       throw InputError("--trace shows one policy and does not go with --compare-cache");
@@ -94,6 +101,7 @@ int run_sim(const Options& options) {
     }
     const std::vector<PolicyRow> rows =
         compare_policies(schedule, depth.map, costs, resolve_simulation(options), options.post_ahead);
+    if (options.show_cluster) throw InputError("--show-cluster does not go with --compare-cache");
     if (options.json) {
       fmt::print("{{\"policies\":{}}}\n", to_json(rows));
     } else {
@@ -128,11 +136,13 @@ int run_sim(const Options& options) {
     std::string text = to_json(report);
     text.pop_back();
     text += fmt::format(",\"cuts\":[{}]", fmt::join(depth.map.cuts(), ","));
+    if (options.show_cluster) text += fmt::format(",\"cluster\":{}", shown_cluster(options, true));
     if (!searched_json.empty()) text += fmt::format(",\"auto\":{}", searched_json);
     fmt::print("{}}}\n", text);
   } else {
     fmt::print("{}{}", searched, searched.empty() ? "" : "\n");
-    print_report(depth, program, report);
+    if (options.show_cluster) fmt::print("{}\n", shown_cluster(options, false));
+    print_report(options, depth, program, report);
   }
   return 0;
 }

@@ -128,10 +128,10 @@ std::vector<ActionTimes> chunk_times(const ModelShape& shape, std::span<const in
   return times;
 }
 
-std::vector<ChunkMemory> chunk_memory(const ModelShape& shape, std::span<const int> cuts, const Batch& batch) {
-  std::vector<ChunkMemory> memory(cuts.size());
+std::vector<DeviceMemory> device_memory(const ModelShape& shape, std::span<const int> cuts, const Batch& batch) {
+  std::vector<DeviceMemory> memory(cuts.size());
   each_sublayer(shape, cuts, batch, [&](int chunk, const DeviceWork& work, const std::vector<Weight>& weights) {
-    ChunkMemory& sum = memory[static_cast<std::size_t>(chunk)];
+    DeviceMemory& sum = memory[static_cast<std::size_t>(chunk)];
     sum.activation_bytes += work.activation_bytes;
     sum.parameters += device_parameters(weights, batch.degrees);
   });

@@ -63,7 +63,7 @@ TEST_CASE("more recomputation keeps less and takes longer", "[sizing]") {
   std::vector<SimTime> backward;
   for (const Recompute recompute : {Recompute::none, Recompute::selective, Recompute::full}) {
     batch.recompute = recompute;
-    kept.push_back(chunk_memory(k3, cuts, batch)[3].activation_bytes);
+    kept.push_back(device_memory(k3, cuts, batch)[3].activation_bytes);
     backward.push_back(chunk_times(k3, cuts, batch, h100)[3].backward_input);
   }
   CHECK(kept[0] > kept[1]);
@@ -75,7 +75,7 @@ TEST_CASE("more recomputation keeps less and takes longer", "[sizing]") {
 TEST_CASE("the parameters that devices of all stages hold are those of the model", "[sizing]") {
   const ModelShape linear = load_shape("kimi-linear-48b");
   double sum = 0;
-  for (const ChunkMemory& chunk : chunk_memory(linear, DepthMap::even_cuts(54, 27, 4), Batch{}))
+  for (const DeviceMemory& chunk : device_memory(linear, DepthMap::even_cuts(54, 27, 4), Batch{}))
     sum += chunk.parameters;
   CHECK(sum == Approx(static_cast<double>(parameters(linear).all)));
 }

@@ -45,10 +45,10 @@ std::vector<ActionTimes> chunk_times(const ModelShape& shape, std::span<const in
                                      const Cluster& cluster, const Efficiencies& efficiencies = {});
 
 // The same cuts: bytes that one device keeps per chunk and microbatch in flight, and parameters that it holds.
-struct ChunkMemory {
+struct DeviceMemory {
   double activation_bytes = 0;
   double parameters = 0;
 };
-std::vector<ChunkMemory> chunk_memory(const ModelShape& shape, std::span<const int> cuts, const Batch& batch);
+std::vector<DeviceMemory> device_memory(const ModelShape& shape, std::span<const int> cuts, const Batch& batch);
 
 }  // namespace plumb

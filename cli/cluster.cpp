@@ -1,0 +1,165 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "cluster.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <utility>
+
+#include <fmt/format.h>
+
+#include "auto.hpp"
+#include "costs.hpp"
+#include "output.hpp"
+#include "plumb/schedule/error.hpp"
+#include "plumb/sizing/cluster_file.hpp"
+#include "plumb/sizing/layer_costs.hpp"
+#include "plumb/sizing/pipeline_costs.hpp"
+#include "plumb/sizing/profile.hpp"
+#include "resolve.hpp"
+
+namespace plumb::cli {
+
+namespace {
+
+Recompute resolve_recompute(const Options& options) {
+  const std::string name = options.recompute.value_or("none");
+  if (name == "none") return Recompute::none;
+  if (name == "selective") return Recompute::selective;
+  if (name == "full") return Recompute::full;
+  throw InputError(fmt::format("--recompute '{}' is unknown, legal are none, selective and full", name));
+}
+
+Degrees resolve_degrees(const Options& options) {
+  return {.tp = options.tp.value_or(1), .ep = options.ep.value_or(1), .dp = options.dp.value_or(1)};
+}
+
+Batch resolve_batch(const Options& options, const DepthMap& depth) {
+  Batch batch{.tokens = options.tokens,
+              .sequence = options.sequence.value_or(options.tokens),
+              .degrees = resolve_degrees(options),
+              .recompute = resolve_recompute(options),
+              .block_sublayers = depth.residual() == Residual::standard ? 0 : depth.block_sublayers()};
+  if (batch.sequence < 1 || batch.tokens % batch.sequence != 0) {
+    throw InputError(fmt::format("--sequence {} does not divide --tokens {}: a microbatch is whole sequences",
+                                 batch.sequence, batch.tokens));
+  }
+  return batch;
+}
+
+}  // namespace
+
+void require_cost_flags_fit(const Options& options) {
+  const std::pair<std::string_view, bool> with_cluster[] = {{"--tp", options.tp.has_value()},
+                                                            {"--ep", options.ep.has_value()},
+                                                            {"--dp", options.dp.has_value()},
+                                                            {"--sequence", options.sequence.has_value()},
+                                                            {"--recompute", options.recompute.has_value()},
+                                                            {"--show-cluster", options.show_cluster}};
+  for (const auto& [flag, given] : with_cluster) {
+    if (given && !options.cluster) throw InputError(fmt::format("{} goes with --cluster only", flag));
+  }
+  if (!options.cluster && !options.profile) return;
+  const std::string_view source = options.profile ? "--profile" : "--cluster";
+  const std::pair<std::string_view, bool> times[] = {{"--action-us", !options.action_us.empty()},
+                                                     {"--costs", options.costs.has_value()},
+                                                     {"--teraflops", options.teraflops.has_value()}};
+  for (const auto& [flag, given] : times) {
+    if (given)
+      throw InputError(fmt::format("{} and {} exclude each other: both say what computations take", source, flag));
+  }
+  if (options.profile && (options.sequence || options.recompute)) {
+    throw InputError(fmt::format("{} does not go with --profile, whose times are measured",
+                                 options.sequence ? "--sequence" : "--recompute"));
+  }
+  if (!options.cluster) return;
+  if (gives_link(options)) {
+    throw InputError("--cluster says what messages take: --hop-us, --hop-GBps and --unit-us do not go with it");
+  }
+  if (options.profile) return;
+  if (!options.model) throw InputError("--cluster needs --model, whose layers it costs");
+  if (options.hidden) throw InputError("--hidden does not go with --cluster: the model says its width");
+  if (options.dtype != "bf16" && options.dtype != "fp16") {
+    throw InputError(
+        fmt::format("--dtype {} does not go with --cluster, whose rates are those of bf16 and fp16", options.dtype));
+  }
+}
+
+CostModel resolve_cluster_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes) {
+  const Layout layout = resolve_layout(options);
+  std::vector<ActionTimes> times;
+  if (options.profile) {
+    const Profile profile = load_profile(*options.profile);
+    require_profile_fits(profile, depth.cuts(), *options.profile);
+    times = profile.times;
+  }
+  if (!options.cluster) return CostModel(std::move(times), resolve_link(options, bytes), bytes);
+  const Cluster cluster = load_cluster(*options.cluster).cluster;
+  if (!cluster.stragglers.empty() && wants_auto(options) && !options.placement) {
+    throw InputError("--schedule auto tries placements, and stragglers need to know theirs: give --placement");
+  }
+  const Degrees degrees = resolve_degrees(options);
+  if (!options.profile) {
+    return pipeline_costs(load_shape(*options.model), depth.cuts(), layout, resolve_batch(options, depth), cluster,
+                          bytes);
+  }
+  apply_stragglers(times, cluster, layout);
+  return CostModel(std::move(times), pipeline_links(cluster, layout.pp(), degrees, bytes), bytes);
+}
+
+std::string cluster_text(const Options& options) {
+  std::string text = options.profile ? fmt::format("times of each chunk as measured in {}", *options.profile)
+                                     : fmt::format("times of each chunk by the layers of {}", *options.model);
+  if (!options.cluster) return text;
+  const Degrees degrees = resolve_degrees(options);
+  text +=
+      fmt::format("{} on {}, {} devices per rank (tp {} x dp {}, ep {}), {} in all", options.profile ? ", links" : "",
+                  *options.cluster, degrees.gpus(), degrees.tp, degrees.dp, degrees.ep, options.pp * degrees.gpus());
+  return text;
+}
+
+std::string rate_text(const Options& options, const Layout& layout, SimTime step) {
+  const Degrees degrees = resolve_degrees(options);
+  const double seconds = to_us(step) * 1e-6;
+  // Each of the tp x dp devices of a stage sees 1 / tp of a microbatch.
+  const double tokens = static_cast<double>(layout.microbatches()) * options.tokens;
+  const double devices = static_cast<double>(layout.pp()) * degrees.tp;
+  std::string text = fmt::format("{:.0f} tokens per second and device", tokens / seconds / devices);
+  if (!options.model) return text;
+  double flops = 0;
+  for (const Work& work : sublayer_work(load_shape(*options.model), options.sequence.value_or(options.tokens)))
+    flops += work.forward + work.backward_input + work.backward_weight;
+  const double peak = load_cluster(*options.cluster).cluster.gpu.bf16_tflops_dense * 1e12;
+  return text + fmt::format(", {} of the peak in operations that the model needs",
+                            percent(flops * tokens / seconds / devices / peak));
+}
+
+void warn_of_cluster(const Options& options, const DepthMap& depth) {
+  if (!options.cluster) return;
+  const ReadCluster read = load_cluster(*options.cluster);
+  for (const std::string& warning : read.warnings)
+    fmt::print(stderr, "warning: {}\n", one_line(warning));
+  if (options.profile) return;
+  const Layout layout = resolve_layout(options);
+  const std::vector<DeviceMemory> chunks =
+      device_memory(load_shape(*options.model), depth.cuts(), resolve_batch(options, depth));
+  std::vector<double> parameters(static_cast<std::size_t>(layout.pp()));
+  for (int chunk = 0; chunk < layout.num_chunks(); ++chunk)
+    parameters[layout.rank_of(ChunkId(chunk)).index()] += chunks[static_cast<std::size_t>(chunk)].parameters;
+  const auto fullest = std::max_element(parameters.begin(), parameters.end());
+  constexpr double bytes_per_parameter = 2 + 4;  // bf16 and its fp32 gradient; the optimizer may be sharded away
+  const double usable = read.cluster.gpu.mem_GiB * read.cluster.gpu.usable_mem_fraction * (1 << 30);
+  if (*fullest * bytes_per_parameter > usable) {
+    fmt::print(stderr,
+               "warning: weights and gradients of rank {} are {} per device, of which {} have {} to use: raise --tp, "
+               "--ep or --pp\n",
+               fullest - parameters.begin(), bytes_text(*fullest * bytes_per_parameter), read.cluster.gpu.name,
+               bytes_text(usable));
+  }
+}
+
+std::string shown_cluster(const Options& options, bool json) {
+  const Cluster cluster = load_cluster(*options.cluster).cluster;
+  return json ? to_json(cluster) : to_yaml(cluster);
+}
+
+}  // namespace plumb::cli

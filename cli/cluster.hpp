@@ -1,0 +1,35 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// cluster.hpp (private): what --cluster, the degrees and --profile say that computations and messages cost.
+#pragma once
+
+#include <string>
+
+#include "options.hpp"
+#include "plumb/schedule/depth_map.hpp"
+#include "plumb/schedule/layout.hpp"
+#include "plumb/simulator/cost_model.hpp"
+
+namespace plumb::cli {
+
+// Throws InputError where --cluster, --profile and the flags that go with or against them do not fit together.
+void require_cost_flags_fit(const Options& options);
+
+// REQUIRES --cluster or --profile. Times from the profile where one is given, else by the layers of --model; links from
+// the cluster, else those of the flags for messages.
+CostModel resolve_cluster_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes);
+
+// "times of each chunk by the layers of kimi-k3 on h100, 8 x 8 devices per rank".
+std::string cluster_text(const Options& options);
+
+// "10250 tokens per second and device; 41.2 % of their peak" of a step on the cluster: operations that the model needs,
+// without recomputation.
+std::string rate_text(const Options& options, const Layout& layout, SimTime step);
+
+// What is unlikely in the cluster file, and a stage that cannot fit a device, to stderr.
+void warn_of_cluster(const Options& options, const DepthMap& depth);
+
+// The cluster as it was understood: YAML, or JSON.
+std::string shown_cluster(const Options& options, bool json);
+
+}  // namespace plumb::cli

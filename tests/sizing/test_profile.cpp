@@ -1,0 +1,107 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/cache/lower.hpp"
+#include "plumb/schedule/depth_map.hpp"
+#include "plumb/schedule/error.hpp"
+#include "plumb/schedule/named.hpp"
+#include "plumb/simulator/simulate.hpp"
+#include "plumb/sizing/profile.hpp"
+#include "support/catch.hpp"
+
+using namespace plumb;
+
+namespace {
+
+const std::string good = R"({"plumb_profile":1,"made_by":"x","steps":3,"cuts":[4,8],"chunks":[
+  {"forward_s":0.001,"backward_s":0.002},
+  {"forward_s":0.0015,"backward_input_s":0.001,"backward_weight_s":0.0005}]})";
+
+std::string with(const std::string& from, const std::string& to) {
+  std::string text = good;
+  text.replace(text.find(from), from.size(), to);
+  return text;
+}
+
+std::string refusal(const std::string& text) {
+  try {
+    parse_profile(text, "p.json");
+  } catch (const InputError& error) {
+    return error.what();
+  }
+  return "";
+}
+
+SimTime us(std::int64_t count) { return SimTime(count * 1'000'000); }
+
+}  // namespace
+
+TEST_CASE("a profile is read, halves that were not measured shared out", "[sizing]") {
+  const Profile profile = parse_profile(good, "p.json");
+  CHECK(profile.cuts == std::vector<int>{4, 8});
+  REQUIRE(profile.times.size() == 2);
+  CHECK(profile.times[0].backward_input == us(1000));
+  CHECK(profile.times[0].backward_weight == us(1000));
+  CHECK(profile.times[1].backward == us(1500));
+}
+
+TEST_CASE("a step's own profile predicts that step", "[sizing]") {
+  for (const ScheduleKind kind : {ScheduleKind::one_f_one_b, ScheduleKind::zb_h1}) {
+    const Layout layout(4, 1, 8);
+    const DepthMap depth(16, 4, {4, 8, 12, 16});
+    const Program program = lower(make_schedule({.kind = kind, .group = {}}, layout), depth, Policy::cached);
+    const UnitBytes bytes = unit_bytes(64, 64, 2, GradientWire::fp32);
+    std::vector<ActionTimes> times;
+    for (int chunk = 0; chunk < 4; ++chunk)
+      times.push_back(action_times(us(100 + chunk), us(90 + 7 * chunk), us(110)));
+    const Link link{us(3), us(2), us(4)};
+    const Timeline timeline = simulate(program, CostModel(times, link, bytes));
+    Timeline slower = timeline;
+    for (RankTimeline& rank : slower.ranks) {
+      for (ComputeTimes& compute : rank.compute)
+        compute.end += us(5);
+    }
+    const std::vector<Timeline> steps{slower, timeline};
+    const Profile profile = parse_profile(to_json(make_profile(program, depth.cuts(), steps, "a \"test\"")), "written");
+    CHECK(profile.made_by == "a \"test\"");
+    CHECK(profile.steps == 2);
+    CHECK(simulate(program, CostModel(profile.times, link, bytes)).step == timeline.step);
+    CHECK_NOTHROW(require_profile_fits(profile, depth.cuts(), "p"));
+  }
+}
+
+TEST_CASE("malformed profiles are refused with what is wrong and where", "[sizing]") {
+  CHECK(refusal("") == "p.json: not JSON");
+  CHECK(refusal("[]") == "p.json: not a profile: no JSON object");
+  CHECK(refusal("{}") == "p.json: not a profile: it has no \"plumb_profile\":1");
+  CHECK(refusal(with("\"steps\":3", "\"steps\":0")) ==
+        "p.json: steps is 0, a whole number from 1 to 1073741824 is needed");
+  CHECK(refusal(with("\"steps\"", "\"step\"")) == "p.json: unknown key 'step', did you mean 'steps'?");
+  CHECK(refusal(with("forward_s", "forward_us")) ==
+        "p.json: unknown key 'chunks[0].forward_us', did you mean 'forward_s'?");
+  CHECK(refusal(with("0.001,", "\"1 ms\",")) == "p.json: chunks[0].forward_s is \"1 ms\", seconds are needed");
+  CHECK(refusal(with("0.001,", "-1,")) == "p.json: chunks[0].forward_s is -1, seconds are needed");
+  CHECK(refusal(with("[4,8]", "[8,4]")) == "p.json: cuts does not ascend");
+  CHECK(refusal(with("[4,8]", "[4]")) == "p.json: chunks must be a list as long as cuts, which has 1");
+  CHECK(refusal(with(",\"backward_s\":0.002", "")) ==
+        "p.json: chunks[0] has neither backward_s nor backward_input_s and backward_weight_s");
+  CHECK(refusal(with(",\"backward_weight_s\":0.0005", "")) ==
+        "p.json: chunks[1] has only one of backward_input_s and backward_weight_s");
+  CHECK_FALSE(refusal(with("\"forward_s\":0.001", "\"forward_s\":0.001,\"forward_s\":0.001")).empty());
+  CHECK_FALSE(refusal(with("0.001,", "1e300,")).empty());
+  for (std::size_t cut = 0; cut < good.size(); ++cut) {
+    CHECK_FALSE(refusal(good.substr(0, cut)).empty());
+    std::string changed = good;
+    for (const char c : {'{', '}', '"', ',', '9', '\x01'}) {
+      changed[cut] = c;
+      refusal(changed);  // legal or refused, never anything else
+    }
+  }
+}
+
+TEST_CASE("a profile of other cuts is refused with both", "[sizing]") {
+  const Profile profile = parse_profile(good, "p.json");
+  const std::vector<int> other{2, 4, 8};
+  CHECK_THROWS_WITH(
+      require_profile_fits(profile, other, "p.json"),
+      "p.json: measured with 2 chunks that end at 4,8, not with 3 that end at 2,4,8: give the same depth, "
+      "--pp, --vp and --cuts");
+}
