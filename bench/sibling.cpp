@@ -23,7 +23,12 @@ int run_sibling(const std::string& name, const std::vector<std::string>& argumen
   }
   argv.push_back(nullptr);
   execv(program.c_str(), argv.data());
-  fmt::print(stderr, "config: cannot start {}: {}; it is built where libtorch is found\n", name, std::strerror(errno));
+  if (errno == ENOENT) {
+    fmt::print(stderr, "config: no {} beside this program ({}): it is built where CMake finds libtorch\n", name,
+               self.parent_path().string());
+  } else {
+    fmt::print(stderr, "config: cannot start {}: {}\n", program, std::strerror(errno));
+  }
   return 3;
 }
 

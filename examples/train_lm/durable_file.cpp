@@ -11,14 +11,14 @@
 #include <fmt/format.h>
 #include <unistd.h>
 
-#include "plumb/schedule/error.hpp"
+#include "exit.hpp"
 
 namespace plumb::lm {
 
 namespace {
 
 [[noreturn]] void fail(const std::string& path, const char* doing) {
-  throw InputError(fmt::format("{}: {} failed: {}", path, doing, std::strerror(errno)));
+  throw cli::EnvironmentError(fmt::format("{}: {} failed: {}", path, doing, std::strerror(errno)));
 }
 
 // Closes what it opened, whatever happens in between.

@@ -3,8 +3,8 @@
 // durable_file.hpp: writes a file so that a crash leaves the old content or the new one, never a mixture.
 //
 // The bytes go to a temporary neighbour, are synced, and take the final name by rename; then the folder is synced. It
-// is NOT a lock: two writers of one name are two whole files, the last wins. Throws InputError naming the path and the
-// cause.
+// is NOT a lock: two writers of one name are two whole files, the last wins. Throws cli::EnvironmentError naming the
+// path and the cause.
 #pragma once
 
 #include <string>

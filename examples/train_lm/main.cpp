@@ -1,10 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <cstdint>
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
 #include <memory>
 #include <optional>
 #include <string>
+#include <utility>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -61,7 +63,7 @@ void require_writable(const std::string& folder) {
   std::error_code code;
   std::filesystem::create_directories(folder, code);
   if (!std::filesystem::is_directory(folder, code) || ::access(folder.c_str(), W_OK) != 0) {
-    throw plumb::InputError(fmt::format("--save {}: not a folder that can be written to", folder));
+    throw plumb::cli::EnvironmentError(fmt::format("--save {}: not a folder that can be written to", folder));
   }
 }
 
@@ -112,7 +114,8 @@ int conclude(const TrainPlan& plan, const TrainResult& result, bool json) {
 // Whom the speaking rank tells of a step: the person, and the files that were asked for.
 class Listener final : public StepListener {
  public:
-  explicit Listener(const Preparation& ready) : progress_(isatty(STDERR_FILENO) != 0) {
+  explicit Listener(const Preparation& ready)
+      : progress_(isatty(STDERR_FILENO) != 0), log_file_(ready.options.log), stats_file_(ready.options.stats) {
     if (!ready.options.log.empty()) {
       log_.emplace(ready.options.log, *ready.plan);
     }
@@ -120,6 +123,21 @@ class Listener final : public StepListener {
       stats_.emplace(ready.options.stats);
     }
   }
+  // Files of a run that ended early are told from whole ones.
+  ~Listener() override {
+    if (done_ == of_) {
+      return;
+    }
+    for (const auto& [flag, file] : {std::pair("--log", log_file_), std::pair("--stats", stats_file_)}) {
+      if (!file.empty()) {
+        std::fprintf(stderr, "%s %s: ends after step %lld of %lld\n", flag, file.c_str(), static_cast<long long>(done_),
+                     static_cast<long long>(of_));
+      }
+    }
+  }
+  Listener(const Listener&) = delete;
+  Listener& operator=(const Listener&) = delete;
+
   void step_done(const StepEvent& event) override {
     progress_.step_done(event);
     if (log_) {
@@ -128,10 +146,16 @@ class Listener final : public StepListener {
     if (stats_) {
       stats_->write(event);
     }
+    done_ = event.done;
+    of_ = event.of;
   }
 
  private:
   Progress progress_;
+  std::string log_file_;
+  std::string stats_file_;
+  std::int64_t done_ = 0;
+  std::int64_t of_ = 0;
   std::optional<RunLog> log_;
   std::optional<StatsFile> stats_;
 };

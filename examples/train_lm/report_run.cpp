@@ -24,11 +24,15 @@ double mean(std::span<const double> values) {
 }
 
 std::string loss_line(const std::vector<double>& losses) {
-  const std::size_t window = std::min<std::size_t>(10, losses.size());
+  // Two windows that share no step.
+  const std::size_t window = std::min<std::size_t>(10, losses.size() / 2);
+  if (window == 0) {
+    return losses.empty() ? "" : fmt::format("loss: {:.4f}\n", losses.front());
+  }
   const double first = mean(std::span(losses).first(window));
   const double last = mean(std::span(losses).last(window));
-  return fmt::format("loss: {:.4f} over the first {} steps, {:.4f} over the last {} ({:.2f} of it)\n", first, window,
-                     last, window, last / first);
+  return fmt::format("loss: {:.4f} over the first {}, {:.4f} over the last {} ({:.2f} of it)\n", first,
+                     window == 1 ? "step" : fmt::format("{} steps", window), last, window, last / first);
 }
 
 bool equal_counts(const PolicyPlan& plan, const std::optional<std::int64_t>& wire) {

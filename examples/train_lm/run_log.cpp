@@ -6,14 +6,14 @@
 
 #include <fmt/format.h>
 
+#include "exit.hpp"
 #include "plumb/runtime/event_log.hpp"
-#include "plumb/schedule/error.hpp"
 
 namespace plumb::lm {
 
 RunLog::RunLog(const std::string& file, const TrainPlan& plan) : plan_(plan), file_(file), out_(file) {
   if (!out_) {
-    throw InputError(fmt::format("--log {}: cannot be opened for writing", file));
+    throw cli::EnvironmentError(fmt::format("--log {}: cannot be opened for writing", file));
   }
   write_log_header(out_, plan.chosen(), plan.shape, "plumb train");
 }
@@ -31,7 +31,7 @@ void RunLog::write(const StepEvent& event) {
                       event.loss, to_string(event.policy), seconds * 1e6, static_cast<double>(event.tokens) / seconds)
        << std::endl;
   if (!out_) {
-    throw InputError(fmt::format("--log {}: cannot be written to", file_));
+    throw cli::EnvironmentError(fmt::format("--log {}: cannot be written to", file_));
   }
 }
 

@@ -16,10 +16,10 @@ namespace plumb::lm {
 
 class RunLog {
  public:
-  // Starts the file anew. Throws InputError when it cannot be opened. `plan` outlives this.
+  // Starts the file anew. Throws cli::EnvironmentError when it cannot be opened. `plan` outlives this.
   RunLog(const std::string& file, const TrainPlan& plan);
 
-  // Throws InputError when the file cannot be written to.
+  // Throws cli::EnvironmentError when the file cannot be written to.
   void write(const StepEvent& event);
 
  private:

@@ -6,6 +6,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "exit.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/svg_heat_map.hpp"
 
@@ -63,9 +64,15 @@ std::string picture_beside(const std::string& stats_file) {
   return (has_suffix ? stats_file.substr(0, stats_file.size() - suffix.size()) : stats_file) + ".svg";
 }
 
-StatsFile::StatsFile(const std::string& file) : file_(file), out_(file) {
+StatsFile::StatsFile(const std::string& file) : file_(file) {
+  if (file.ends_with(".svg")) {
+    throw InputError(fmt::format(
+        "--stats {}: holds lines of JSON, the picture is written beside it as .svg; nearest legal value: {}.jsonl",
+        file, file.substr(0, file.size() - std::string_view(".svg").size())));
+  }
+  out_.open(file);
   if (!out_) {
-    throw InputError(fmt::format("--stats {}: cannot be opened for writing", file));
+    throw cli::EnvironmentError(fmt::format("--stats {}: cannot be opened for writing", file));
   }
 }
 
@@ -77,7 +84,7 @@ void StatsFile::write(const StepEvent& event) {
     out_ << line_of(event.step, report) << '\n';
   }
   if (!out_.flush()) {
-    throw InputError(fmt::format("--stats {}: cannot be written to", file_));
+    throw cli::EnvironmentError(fmt::format("--stats {}: cannot be written to", file_));
   }
   if (event.done == event.of) {
     draw(event);
@@ -89,7 +96,7 @@ void StatsFile::draw(const StepEvent& event) const {
   std::ofstream picture(name);
   picture << svg_heat_map(heat_map(event));
   if (!picture.flush()) {
-    throw InputError(fmt::format("--stats {}: the picture {} cannot be written", file_, name));
+    throw cli::EnvironmentError(fmt::format("--stats {}: the picture {} cannot be written", file_, name));
   }
 }
 

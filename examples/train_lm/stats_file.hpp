@@ -18,11 +18,11 @@ std::string picture_beside(const std::string& stats_file);
 
 class StatsFile {
  public:
-  // Starts the file anew. Throws InputError when it cannot be opened.
+  // Starts the file anew. Throws InputError for the name of a picture, cli::EnvironmentError when it cannot be opened.
   explicit StatsFile(const std::string& file);
 
-  // Nothing for a step without diagnostics; the last step of a run also draws. Throws InputError when it cannot be
-  // written.
+  // Nothing for a step without diagnostics; the last step of a run also draws. Throws cli::EnvironmentError when it
+  // cannot be written.
   void write(const StepEvent& event);
 
  private:
