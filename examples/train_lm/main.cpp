@@ -18,6 +18,7 @@
 #include "train_lm/ending.hpp"
 #include "train_lm/launch.hpp"
 #include "train_lm/mpi_job.hpp"
+#include "train_lm/profile_file.hpp"
 #include "train_lm/progress.hpp"
 #include "train_lm/report_run.hpp"
 #include "train_lm/run_log.hpp"
@@ -81,6 +82,8 @@ Preparation prepare(int argc, char** argv) {
           "--text", fmt::format("{} bytes, checksum {:016x}", ready.text->size_bytes(), ready.text->fingerprint()));
       require_writable(ready.plan->save_folder);
       plumb::cli::require_different({"--log", ready.options.log}, {"--stats", ready.options.stats});
+      plumb::cli::require_different({"--log", ready.options.log}, {"--profile-out", ready.options.profile_out});
+      plumb::cli::require_different({"--stats", ready.options.stats}, {"--profile-out", ready.options.profile_out});
       set_compute_threads(ready.plan->threads);
     }
   } catch (...) {
@@ -119,6 +122,9 @@ class Listener final : public StepListener {
     if (!ready.options.log.empty()) {
       log_.emplace(ready.options.log, *ready.plan);
     }
+    if (!ready.options.profile_out.empty()) {
+      profile_.emplace(ready.options.profile_out, *ready.plan);
+    }
     if (!ready.options.stats.empty()) {
       stats_.emplace(ready.options.stats);
     }
@@ -143,6 +149,9 @@ class Listener final : public StepListener {
     if (log_) {
       log_->write(event);
     }
+    if (profile_) {
+      profile_->add(event);
+    }
     if (stats_) {
       stats_->write(event);
     }
@@ -157,6 +166,7 @@ class Listener final : public StepListener {
   std::int64_t done_ = 0;
   std::int64_t of_ = 0;
   std::optional<RunLog> log_;
+  std::optional<ProfileFile> profile_;
   std::optional<StatsFile> stats_;
 };
 

@@ -64,6 +64,8 @@ void add_training(CLI::App& app, TrainOptions& o) {
   app.add_option("--save", o.save, "write a checkpoint into this folder at the end");
   app.add_option("--load", o.load, "continue from the checkpoint in this folder, under any layout");
   app.add_option("--log", o.log, "write what happened in every step to this file, for plumb sim --against");
+  app.add_option("--profile-out", o.profile_out,
+                 "write what each action of each chunk took at least to this file, for plumb sim --profile");
   app.add_option("--stats", o.stats, "write what depth attention does to this file, and a picture of it beside");
   app.add_option("--stats-every", o.stats_every, "steps between two that --stats records [1]");
   app.add_flag("--json", o.shared.json, "one JSON object on stdout");

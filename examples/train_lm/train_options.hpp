@@ -31,6 +31,7 @@ struct TrainOptions {
   std::string save;
   std::string load;
   std::string log;
+  std::string profile_out;
   std::string stats;
   std::optional<std::int64_t> stats_every;
   std::int64_t steps = 50;

@@ -271,7 +271,8 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
   plan.shape = {plan.model.tokens(), plan.model.width, plan.model.dtype};
   plan.recompute = options.recompute == "full";
   plan.check = options.check;
-  plan.log = !options.log.empty();
+  plan.cuts = {depth.map.cuts().begin(), depth.map.cuts().end()};
+  plan.log = !options.log.empty() || !options.profile_out.empty();
   plan.threads = options.threads;
   plan.steps = options.steps;
   plan.stats_every = stats_every(options, depth.map);
@@ -303,6 +304,7 @@ TrainPlan make_train_plan(const TrainOptions& options, const std::string& readme
                 {"--load", plan.load_folder},
                 {"--save", plan.save_folder},
                 {"--log", options.log},
+                {"--profile-out", options.profile_out},
                 {"--stats", options.stats},
                 {"--stats-every", fmt::to_string(plan.stats_every)},
                 {"--json", fmt::to_string(shared.json)}};

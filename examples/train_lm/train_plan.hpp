@@ -35,6 +35,7 @@ struct TrainPlan {
   std::string description;           // of the depth, for people
   std::vector<PolicyPlan> policies;  // in the order in which they are tried; the chosen one last
   SlotShape shape;
+  std::vector<int> cuts;
   bool recompute = false;
   bool check = false;
   bool log = false;  // every rank records what happens in its steps
