@@ -74,6 +74,11 @@ struct Options {
   std::string against;
   bool compare_cache = false;
   bool single_stream = false;
+  std::optional<std::string> sharing;       // [exclusive; fair with --streams]
+  std::optional<std::string> streams;       // [unordered]
+  std::optional<std::int64_t> eager_bytes;  // [0]
+  std::optional<double> launch_us;          // [0]
+  std::optional<double> comm_share;         // [0]
 
   // rehearse.
   std::int64_t unit_bytes = 65536;

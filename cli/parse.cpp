@@ -145,6 +145,17 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
                   "compare with a run: the event log that plumb rehearse or plumb train --log wrote");
   sub->add_flag("--single-stream", o.single_stream,
                 "one communication stream per rank: one message at a time, in or out, in the order of the program");
+  sub->add_option("--sharing", o.sharing,
+                  "how messages use a rank's card: exclusive, one after the other, urgent first; or fair, all at once "
+                  "[exclusive; fair with --streams]");
+  sub->add_option("--streams", o.streams,
+                  "with fair sharing: unordered, or operations in program order on streams of a rank: single, "
+                  "per-direction (four), or batched (groups that end together) [unordered]");
+  sub->add_option("--eager-bytes", o.eager_bytes,
+                  "with fair sharing: messages of at most that many bytes do not wait for their receive [0]");
+  sub->add_option("--launch-us", o.launch_us, "with fair sharing: what starting a send or receive takes [0]");
+  sub->add_option("--comm-share", o.comm_share,
+                  "with --streams: part of a rank's compute that messages under way take, 0..0.95 [0]");
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
   add_json(*sub, o);
   return sub;

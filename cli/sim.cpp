@@ -8,11 +8,13 @@
 #include "commands.hpp"
 #include "costs.hpp"
 #include "memory.hpp"
+#include "network.hpp"
 #include "output.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/cache/volume.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare.hpp"
+#include "plumb/simulator/network.hpp"
 #include "plumb/simulator/report.hpp"
 #include "plumb/simulator/simulate.hpp"
 #include "plumb/simulator/trace.hpp"
@@ -72,6 +74,7 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
 int run_sim(const Options& options) {
   require_cost_flags_fit(options);
   if (options.compare) {
+    resolve_network(options, Link{}, UnitBytes{});  // refuses what does not go with --compare
     if (options.show_cluster) throw InputError("--show-cluster does not go with --compare");
     return run_compare_schedules(options);
   }
@@ -91,6 +94,7 @@ int run_sim(const Options& options) {
   }();
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   const CostModel costs = resolve_sim_costs(options, depth.map, bytes);
+  const std::optional<NetworkModel> network = resolve_network(options, costs.link(RankId(0), RankId(0)), bytes);
   warn_of_cluster(options, depth.map);
   if (options.compare_cache) {
     if (!options.trace.empty()) {
@@ -115,7 +119,9 @@ int run_sim(const Options& options) {
   };
   const SimOptions simulation = resolve_simulation(options);
   PlanCosts plan = costs.plan_costs();
-  plan.duplex = simulation.duplex;
+  const bool one_at_a_time =
+      network && (network->streams == CommStreams::single || network->streams == CommStreams::batched);
+  plan.duplex = one_at_a_time ? Duplex::half : simulation.duplex;
   Program program = lowered(plan);
   if (!options.against.empty()) {
     // Training plans with the default costs, whatever its actions take.
@@ -124,7 +130,7 @@ int run_sim(const Options& options) {
       program = std::move(plain);
     }
   }
-  const Timeline timeline = simulate(program, costs, simulation);
+  const Timeline timeline = network ? simulate_network(program, costs, *network) : simulate(program, costs, simulation);
   if (!options.against.empty()) {
     return run_against(options, program, timeline);
   }
@@ -136,6 +142,7 @@ int run_sim(const Options& options) {
     std::string text = to_json(report);
     text.pop_back();
     text += fmt::format(",\"cuts\":[{}]", fmt::join(depth.map.cuts(), ","));
+    if (network) text += fmt::format(",\"network\":{}", network_json(*network));
     if (options.show_cluster) text += fmt::format(",\"cluster\":{}", shown_cluster(options, true));
     if (!searched_json.empty()) text += fmt::format(",\"auto\":{}", searched_json);
     fmt::print("{}}}\n", text);
@@ -143,6 +150,7 @@ int run_sim(const Options& options) {
     fmt::print("{}{}", searched, searched.empty() ? "" : "\n");
     if (options.show_cluster) fmt::print("{}\n", shown_cluster(options, false));
     print_report(options, depth, program, report);
+    if (network) fmt::print("\n{}\n", network_text(*network));
   }
   return 0;
 }

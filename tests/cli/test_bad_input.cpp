@@ -249,3 +249,21 @@ TEST_CASE("auto and the costs of a model are refused where they cannot be had", 
   require_refused(sim + "--teraflops 100", "--costs model only");
   require_refused("sim --layers 8 --pp 2 --costs model", "--model");
 }
+
+TEST_CASE("flags of fair sharing are refused where they mean nothing", "[cli]") {
+  const std::string sim = "sim --layers 8 --pp 4 ";
+  require_refused(sim + "--sharing some", "legal are exclusive and fair");
+  require_refused(sim + "--streams two", "legal are unordered, single, per-direction and batched");
+  require_refused(sim + "--sharing exclusive --streams single", "--sharing fair");
+  require_refused(sim + "--eager-bytes 100", "--eager-bytes goes with --sharing fair");
+  require_refused(sim + "--launch-us 1", "--launch-us goes with --sharing fair");
+  require_refused(sim + "--comm-share 0.1", "--comm-share goes with --sharing fair");
+  require_refused(sim + "--streams single --comm-share 1", "0..0.95");
+  require_refused(sim + "--sharing fair --comm-share 0.1", "only where they have streams");
+  require_refused(sim + "--sharing fair --single-stream", "--single-stream");
+  require_refused(sim + "--sharing fair --compare-cache", "--compare-cache");
+  require_refused(sim + "--sharing fair --compare all", "--compare");
+  require_refused(sim + "--sharing fair --eager-bytes -1", "-1 bytes");
+  require_refused(sim + "--sharing fair --launch-us -1", "--launch-us");
+  require_refused(sim + "--sharing fair --hop-GBps 1e7", "1..4e+12");
+}

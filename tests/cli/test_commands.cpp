@@ -205,6 +205,25 @@ TEST_CASE("with a latency only a hop costs exactly the latency", "[cli]") {
   CHECK(sim.at("step_us") == 2 * 1000 + 500 + 2 * 2000 + 500);
 }
 
+TEST_CASE("sim shares cards fairly and runs streams where asked to", "[cli]") {
+  const std::string base = "sim --layers 16 --pp 4 --vp 2 --hop-us 10 --unit-us 40 ";
+  const double exclusive = answer(base).at("step_us");
+  CHECK(answer(base + "--sharing exclusive").at("step_us") == exclusive);
+  for (const std::string streams : {"unordered", "single", "per-direction", "batched"}) {
+    const json fair = answer(base + "--streams " + streams);
+    CHECK(fair.at("network").at("sharing") == "fair");
+    CHECK(fair.at("network").at("streams") == streams);
+    CHECK(fair.at("checks").at("traffic_equals_formula") == true);
+    CHECK(fair.at("step_us") > 0.9 * exclusive);
+    CHECK(fair.at("step_us") < 2 * exclusive);
+  }
+  const double slowed = answer(base + "--streams single --comm-share 0.5").at("step_us");
+  CHECK(slowed > answer(base + "--streams single").at("step_us").get<double>());
+  // A latency alone: nothing to share.
+  const std::string unlimited = "sim --layers 16 --pp 4 --vp 2 --hop-us 100 --hop-GBps inf ";
+  CHECK(answer(unlimited + "--sharing fair").at("step_us") == answer(unlimited).at("step_us"));
+}
+
 TEST_CASE("the trace opens with a key and names every rank", "[cli]") {
   const Run run = run_plumb("sim --pp 2 --sublayers 4 --block 2 --trace t.json >/dev/null; cat t.json");
   REQUIRE(run.exit_code == 0);
