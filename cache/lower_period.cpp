@@ -23,6 +23,7 @@ Range later(Range range, std::size_t by) {
 }  // namespace
 
 bool SlotMap::match(std::int32_t before, std::int32_t now) {
+  if (before < 0 || now < 0) return before == now;
   const auto a = static_cast<std::size_t>(before);
   const auto b = static_cast<std::size_t>(now);
   if (a >= to_.size() || b >= to_.size()) return false;

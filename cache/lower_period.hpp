@@ -22,7 +22,7 @@ class SlotMap {
   explicit SlotMap(std::int32_t num_slots = 0)
       : to_(static_cast<std::size_t>(num_slots), unknown), from_(static_cast<std::size_t>(num_slots), unknown) {}
 
-  // False if either slot has another counterpart.
+  // False if either slot has another counterpart, or only one of them is a slot (not negative).
   bool match(std::int32_t before, std::int32_t now);
   // Slots that nobody named stay what they are. False if that is not one to one.
   bool complete();

@@ -33,7 +33,7 @@ class RankLowering {
         post_ahead_(program.post_ahead),
         row_(row),
         order_(plan.order[rank.index()]),
-        repetitions_(plan.repetitions),
+        plan_(plan),
         rank_(rank),
         costs_(costs),
         shape_(program, rank),
@@ -49,37 +49,39 @@ class RankLowering {
   RankProgram lower() {
     reserve();
     find_receives();
-    for (const PlanRecord::Repetition& repetition : repetitions_) {
-      const PlanRecord::Repetition::Part& part = repetition.ranks[rank_.index()];
-      walk_to(part.begin);
+    std::size_t next = 0;
+    for (const PlanRecord::Repetition& repetition : plan_.repetitions) {
+      const auto [begin, period] = repetition.ranks[rank_.index()];
+      for (; next < begin; ++next)
+        place(order_[next]);
       mark_.reset();
+      bool may_repeat = true;
       for (std::size_t done = 0; done <= repetition.times; ++done) {
-        if (mark_ && has_new_slots()) break;
-        if (repeat_if_same(repetition, repetition.times + 1 - done)) break;
-        walk_to(part.begin + (done + 1) * part.period);
+        if (may_repeat) {
+          const std::size_t repeated = repeat_if_same(repetition, repetition.times + 1 - done);
+          may_repeat = repeated == 0 && !has_new_slots_;
+          done += repeated;
+        }
+        for (std::size_t i = begin; i < begin + period; ++i)
+          place(repetition.later(order_[i], done));
       }
+      next = begin + period;
     }
-    walk_to(order_.size());
+    for (; next < order_.size(); ++next)
+      place(order_[next]);
+    steps_walked_ += out_.order.size() - steps_repeated_;
     out_.num_value_slots = pools_[static_cast<std::size_t>(SlotClass::value)].num_slots();
     out_.num_gradient_slots = pools_[static_cast<std::size_t>(SlotClass::gradient)].num_slots();
     return std::move(out_);
   }
 
  private:
-  void walk_to(std::size_t entry) {
-    const std::size_t before = out_.order.size();
-    for (; entry_ < entry; ++entry_) {
-      const PlanRecord::Start& start = order_[entry_];
-      if (start.message != PlanRecord::Start::compute) {
-        place_message(start);
-        continue;
-      }
-      const Action& action = row_[action_];
-      place_compute(in_second_ ? *action.second : action.first, !in_second_ && action.second.has_value());
-      in_second_ = !in_second_ && action.second.has_value();
-      if (!in_second_) ++action_;
-    }
-    steps_walked_ += out_.order.size() - before;
+  void place(const PlanRecord::Start& start) {
+    if (start.message != PlanRecord::Start::compute) return place_message(start);
+    const Action& action = row_[action_];
+    place_compute(in_second_ ? *action.second : action.first, !in_second_ && action.second.has_value());
+    in_second_ = !in_second_ && action.second.has_value();
+    if (!in_second_) ++action_;
   }
 
   // --- Repetition ------------------------------------------------------------------------------------------------
@@ -87,7 +89,6 @@ class RankLowering {
   // What decides how lowering goes on, as it was a period ago; the rest of it is in Cells.
   struct Mark {
     Lengths lengths;
-    std::size_t entry = 0;
     std::size_t action = 0;
     bool in_second = false;
     std::size_t next_receive = 0;
@@ -95,15 +96,14 @@ class RankLowering {
     PostedWaits posted;
   };
 
-  // Then the periods do not take each other's slots.
-  bool has_new_slots() const {
-    return pools_[0].num_slots() != mark_->pools[0].num_slots || pools_[1].num_slots() != mark_->pools[1].num_slots;
-  }
-
   // With `periods` of the plan's repetition ahead: if all is as a period ago, only later, repeats that period and
-  // returns true. Stops as many periods before the end as receives are posted ahead.
-  bool repeat_if_same(const PlanRecord::Repetition& repetition, std::size_t periods) {
+  // returns how often. Stops as many periods before the end as receives are posted ahead.
+  std::size_t repeat_if_same(const PlanRecord::Repetition& repetition, std::size_t periods) {
+    has_new_slots_ = false;
     if (mark_) {
+      // Then the periods do not take each other's slots.
+      has_new_slots_ =
+          pools_[0].num_slots() != mark_->pools[0].num_slots || pools_[1].num_slots() != mark_->pools[1].num_slots;
       Period period{.duration = repetition.duration,
                     .microbatches = repetition.microbatches,
                     .messages = repetition.messages,
@@ -114,37 +114,34 @@ class RankLowering {
           static_cast<std::size_t>(post_ahead_) / static_cast<std::size_t>(std::max(1, period.computes)) + 1;
       if (periods > ahead && is_same(period)) {
         repeat_period(period, periods - ahead);
-        return true;
+        return periods - ahead;
       }
     }
     cells_.mark();
-    mark_.emplace(Mark{
-        Lengths(out_), entry_, action_, in_second_, next_receive_, {pools_[0].state(), pools_[1].state()}, posted_});
-    return false;
+    mark_.emplace(
+        Mark{Lengths(out_), action_, in_second_, next_receive_, {pools_[0].state(), pools_[1].state()}, posted_});
+    return 0;
   }
 
   bool is_same(Period& period) const {
-    const auto same_step = [](std::int32_t a, std::int32_t b, std::int32_t steps) {
-      return a == nowhere ? b == nowhere : b == a + steps;
-    };
-    const auto same_slot = [&](SlotClass slot_class, std::int32_t a, std::int32_t b) {
+    const auto same_step = [&](Wait::On on, std::int32_t a, std::int32_t b) {
       if (a == nowhere || b == nowhere) return a == b;
-      return period.slots[static_cast<std::size_t>(slot_class)].match(a, b);
+      const Wait before{on, a};
+      const Wait now{on, b};
+      return now == period.later(before) && end_of(now) == end_of(before) + period.duration;
     };
     const auto same_cell = [&](std::size_t cell, std::int32_t a, std::int32_t b) {
       switch (shape_.cell_kinds[cell]) {
         case CellKind::value_slot:
-          return same_slot(SlotClass::value, a, b);
+          return period.slots[0].match(a, b);
         case CellKind::gradient_slot:
-          return same_slot(SlotClass::gradient, a, b);
+          return period.slots[1].match(a, b);
         case CellKind::count:
           return a == b;
         case CellKind::compute:
-          return same_step(a, b, period.computes) &&
-                 (a == nowhere || at(computes_, b).end == at(computes_, a).end + period.duration);
+          return same_step(Wait::On::compute, a, b);
         case CellKind::comm:
-          return same_step(a, b, period.comms) &&
-                 (a == nowhere || at(comm_end_, b) == at(comm_end_, a) + period.duration);
+          return same_step(Wait::On::comm, a, b);
       }
       return false;
     };
@@ -155,18 +152,13 @@ class RankLowering {
            period.slots[1].complete();
   }
 
-  template <class T>
-  static const T& at(const std::vector<T>& list, std::int32_t index) {
-    return list[static_cast<std::size_t>(index)];
-  }
-
   void repeat_period(const Period& period, std::size_t times) {
     const std::size_t old_end = comm_end_.size();
     comm_end_.resize(old_end + times * static_cast<std::size_t>(period.comms));
     for (std::size_t i = old_end; i < comm_end_.size(); ++i)
       comm_end_[i] = comm_end_[i - static_cast<std::size_t>(period.comms)] + period.duration;
     repeat(out_, mark_->lengths, times, period);
-    entry_ += times * (entry_ - mark_->entry);
+    steps_repeated_ += times * static_cast<std::size_t>(period.computes + period.comms);
     action_ += times * (action_ - mark_->action);
     next_receive_ += times * (next_receive_ - mark_->next_receive);
     const Period all = period.by(times);
@@ -200,13 +192,13 @@ class RankLowering {
   // A receive takes its slots `post_ahead` computations before its message starts. Receives keep their order.
   void find_receives() {
     std::int32_t computes = 0;
-    for (const PlanRecord::Start& start : order_) {
+    plan_.for_each_start(rank_, [&](const PlanRecord::Start& start) {
       if (start.message == PlanRecord::Start::compute) {
         ++computes;
       } else if (!end_of(start.hop).sends) {
         receives_.push_back({start.hop, start.microbatch, computes});
       }
-    }
+    });
   }
 
   const RankShape::End& end_of(std::int32_t hop) const {
@@ -474,7 +466,7 @@ class RankLowering {
   int post_ahead_;
   const std::vector<Action>& row_;
   const std::vector<PlanRecord::Start>& order_;
-  const std::vector<PlanRecord::Repetition>& repetitions_;
+  const PlanRecord& plan_;
   RankId rank_;
   const PlanCosts& costs_;
   RankShape shape_;
@@ -484,7 +476,6 @@ class RankLowering {
   std::vector<std::int64_t>& comm_end_;  // like out_.comm, by the plan
   std::vector<Receive>& receives_;
   std::size_t& steps_walked_;
-  std::size_t entry_ = 0;   // of order_, and
   std::size_t action_ = 0;  // of row_, to come next
   bool in_second_ = false;
   std::size_t next_receive_ = 0;
@@ -495,6 +486,8 @@ class RankLowering {
   std::vector<Wait> released_waits_;
   std::vector<Wait> users_;
   std::optional<Mark> mark_;
+  bool has_new_slots_ = false;  // since the mark
+  std::size_t steps_repeated_ = 0;
 };
 
 }  // namespace

@@ -48,10 +48,6 @@ void PlanRecord::repeat(std::size_t times, std::int64_t duration, int microbatch
   for (std::size_t rank = 0; rank < order.size(); ++rank)
     told.ranks.push_back({mark_.order[rank], now.order[rank] - mark_.order[rank]});
   for (std::size_t rank = 0; rank < order.size(); ++rank) {
-    extend(order[rank], now.order[rank] - mark_.order[rank], [&](Start start) -> Start {
-      if (start.message == Start::compute) return {start.at + duration, Start::compute, 0, {}};
-      return {start.at + duration, start.message + num_messages, start.hop, after(start.microbatch)};
-    });
     extend(computes[rank], now.computes[rank] - mark_.computes[rank], [&](PlannedTimes planned) {
       return PlannedTimes{planned.start + duration, planned.end + duration};
     });

@@ -48,7 +48,8 @@ struct PlanRecord {
   void mark();
   void repeat(std::size_t times, std::int64_t duration, int microbatches);
 
-  // What was told as a repetition: after `begin`, a period and then the same again, `times` over.
+  // What was told as a repetition: the period that begins there, and then the same again, `times` over. The order has
+  // it once.
   struct Repetition {
     struct Part {
       std::size_t begin = 0;  // in the rank's order
@@ -59,7 +60,34 @@ struct PlanRecord {
     int microbatches = 0;
     std::int32_t messages = 0;
     std::vector<Part> ranks;
+
+    // What an entry of the period becomes that many periods later.
+    Start later(const Start& start, std::size_t periods) const {
+      const auto n = static_cast<std::int32_t>(periods);
+      if (start.message == Start::compute) return {start.at + n * duration, Start::compute, 0, {}};
+      return {start.at + n * duration, start.message + n * messages, start.hop,
+              Microbatch(start.microbatch.value + n * microbatches)};
+    }
   };
+
+  // visit(start) for all that a rank starts, repetitions included.
+  template <class Visit>
+  void for_each_start(RankId rank, Visit&& visit) const {
+    const std::vector<Start>& starts = order[rank.index()];
+    std::size_t next = 0;
+    for (const Repetition& repetition : repetitions) {
+      const auto [begin, period] = repetition.ranks[rank.index()];
+      for (; next < begin; ++next)
+        visit(starts[next]);
+      for (std::size_t periods = 0; periods <= repetition.times; ++periods) {
+        for (std::size_t i = begin; i < begin + period; ++i)
+          visit(repetition.later(starts[i], periods));
+      }
+      next = begin + period;
+    }
+    for (; next < starts.size(); ++next)
+      visit(starts[next]);
+  }
 
   std::vector<Message> messages;
   std::vector<Repetition> repetitions;

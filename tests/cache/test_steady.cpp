@@ -28,12 +28,15 @@ struct Counting : PlanRecord {
 
 void require_equal(const PlanRecord& record, const Plan& plan, const Schedule& schedule, const Routing& routing) {
   REQUIRE(record.messages == plan.messages);
+  std::vector<std::vector<PlanRecord::Start>> order(schedule.ranks.size());
+  for (RankId rank; rank.index() < order.size(); rank = rank.next())
+    record.for_each_start(rank, [&](const PlanRecord::Start& start) { order[rank.index()].push_back(start); });
   std::vector<std::size_t> at(schedule.ranks.size(), 0);
   std::vector<std::size_t> computes(schedule.ranks.size(), 0);
   for (const PlannedStart& start : plan.starts) {
     if (!start.is_message) {
       const std::size_t rank = start.rank.index();
-      const PlanRecord::Start& told = record.order[rank].at(at[rank]++);
+      const PlanRecord::Start& told = order[rank].at(at[rank]++);
       const PlannedTimes& times = record.computes[rank].at(computes[rank]++);
       REQUIRE(told.message == PlanRecord::Start::compute);
       REQUIRE((told.at == start.start && times.start == start.start && times.end == start.end));
@@ -42,12 +45,12 @@ void require_equal(const PlanRecord& record, const Plan& plan, const Schedule& s
     const Message& message = plan.messages[static_cast<std::size_t>(start.index)];
     const Transfer& transfer = routing.transfers[message.transfer.index()];
     for (const RankId rank : {transfer.from, transfer.to}) {
-      const PlanRecord::Start& told = record.order[rank.index()].at(at[rank.index()]++);
+      const PlanRecord::Start& told = order[rank.index()].at(at[rank.index()]++);
       REQUIRE((told.message == start.index && told.at == start.start && told.microbatch == message.microbatch));
     }
   }
   for (std::size_t rank = 0; rank < at.size(); ++rank)
-    REQUIRE(at[rank] == record.order[rank].size());
+    REQUIRE(at[rank] == order[rank].size());
 }
 
 }  // namespace
@@ -153,6 +156,10 @@ TEST_CASE("a rank's program that repeats its steady part is the one lowered step
     PlanRecord plan(problem.schedule, program.routing);
     PlannerRun<PlanRecord>(problem.schedule, program.routing, problem.costs, plan).run();
     PlanRecord step_by_step = plan;
+    for (RankId rank; rank.index() < plan.order.size(); rank = rank.next()) {
+      step_by_step.order[rank.index()].clear();
+      plan.for_each_start(rank, [&](const auto& start) { step_by_step.order[rank.index()].push_back(start); });
+    }
     step_by_step.repetitions.clear();
     for (RankId rank; rank.value < problem.schedule.layout.pp(); rank = rank.next()) {
       const std::vector<Action>& row = problem.schedule.ranks[rank.index()];
