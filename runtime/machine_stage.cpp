@@ -15,7 +15,7 @@ struct MachineStage::State {
       : options(std::move(the_options)),
         machine(config, chunk, std::move(sublayers), parameters,
                 {.recompute = options.recompute,
-                 .query_batch = 8,
+                 .query_batch = 6,
                  .workspace = options.workspace,
                  .statistics = options.statistics}),
         width(config.width),

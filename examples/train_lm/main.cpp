@@ -145,6 +145,7 @@ class Listener final : public StepListener {
   Listener& operator=(const Listener&) = delete;
 
   void step_done(const StepEvent& event) override {
+    of_ = event.of;
     progress_.step_done(event);
     if (log_) {
       log_->write(event);
@@ -156,7 +157,6 @@ class Listener final : public StepListener {
       stats_->write(event);
     }
     done_ = event.done;
-    of_ = event.of;
   }
 
  private:

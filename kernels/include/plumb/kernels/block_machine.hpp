@@ -79,7 +79,7 @@ std::shared_ptr<DepthWorkspace> make_depth_workspace(int num_threads = 1);
 
 struct MachineOptions {
   bool recompute = false;  ///< keep nothing after the forward; the backward first repeats it, with the same bits.
-  int query_batch = 8;     ///< queries per pass over the closed blocks; bounds the workspace, changes no bit.
+  int query_batch = 6;     ///< queries per pass over the closed blocks; bounds the workspace, changes no bit.
   std::shared_ptr<DepthWorkspace> workspace = nullptr;  ///< null: a workspace of its own.
   DepthStatistics* statistics = nullptr;                ///< of the same chunk; null: none. The caller's, outlives this.
 };
