@@ -13,6 +13,7 @@
 #include "runtime_bench.hpp"
 #include "schedule_bench.hpp"
 #include "sibling.hpp"
+#include "sim_bench.hpp"
 
 namespace {
 
@@ -20,11 +21,12 @@ using plumb::bench::Machine;
 using plumb::bench::RuntimeCost;
 
 constexpr const char* usage_text =
-    "usage: plumb bench runtime|kernels|model|schedule [--json]\n\n"
+    "usage: plumb bench runtime|kernels|model|schedule|sim [--json]\n\n"
     "  runtime   the executor alone: empty stages, tiny tensors\n"
     "  kernels   depth attention on the CPU beside what memory and arithmetic allow; see plumb bench kernels --help\n"
     "  model     what depth attention adds to a training step; more with plumb bench model --help\n"
     "  schedule  planning, proving and simulating a large step; more with plumb bench schedule --help\n"
+    "  sim       simulating a large step in several ways; more with plumb bench sim --help\n"
     "  --json    one JSON object on standard output\n";
 
 int refuse(const std::string& what) {
@@ -57,6 +59,9 @@ int run(const std::vector<std::string>& arguments) {
   if (!arguments.empty() && arguments.front() == "schedule") {
     return plumb::bench::run_schedule_bench({arguments.begin() + 1, arguments.end()});
   }
+  if (!arguments.empty() && arguments.front() == "sim") {
+    return plumb::bench::run_sim_bench({arguments.begin() + 1, arguments.end()});
+  }
   std::string what;
   bool json = false;
   for (const std::string& argument : arguments) {
@@ -72,9 +77,9 @@ int run(const std::vector<std::string>& arguments) {
       what = argument;
     }
   }
-  if (what.empty()) return refuse("bench what? runtime, kernels, model or schedule");
+  if (what.empty()) return refuse("bench what? runtime, kernels, model, schedule or sim");
   if (what != "runtime")
-    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels, model or schedule", what));
+    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels, model, schedule or sim", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);

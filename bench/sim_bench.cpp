@@ -1,0 +1,172 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "sim_bench.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <cstdio>
+#include <ctime>
+#include <limits>
+#include <optional>
+
+#include <fmt/format.h>
+
+#include "plumb/cache/lower.hpp"
+#include "plumb/schedule/error.hpp"
+#include "plumb/schedule/named.hpp"
+#include "plumb/simulator/longest_path.hpp"
+#include "plumb/simulator/network.hpp"
+#include "plumb/simulator/simulate.hpp"
+
+namespace plumb::bench {
+namespace {
+
+constexpr int pp = 64;
+constexpr int vp = 8;
+constexpr int sublayers = 1024;
+constexpr int block = 64;
+
+constexpr const char* usage_text =
+    "usage: plumb bench sim [--policy NAME] [--microbatches M] [--json]\n\n"
+    "  Simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, u = .05: cards one message at a time, cards shared\n"
+    "  fairly without and with streams, and without limits as a longest path, built and evaluated again.\n"
+    "  --policy NAME       standard, naive, relay, cached or direct [standard, cached and direct]\n"
+    "  --microbatches M    instead of 1024\n"
+    "  --json              one JSON object on standard output\n";
+
+struct Row {
+  std::string policy;
+  std::string way;
+  std::int64_t messages = 0;
+  std::int64_t events = 0;
+  double seconds = 0;
+  SimTime step{0};
+
+  double events_per_s() const { return seconds > 0 ? static_cast<double>(events) / seconds : 0; }
+};
+
+double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+
+// Prints or keeps rows.
+class Report {
+ public:
+  explicit Report(bool json) : json_(json) {
+    if (!json_) {
+      fmt::print("{:>9} {:>22} {:>10} {:>11} {:>9} {:>10} {:>12}\n", "policy", "way", "messages", "events", "seconds",
+                 "M events/s", "step ms");
+    }
+  }
+  void add(const Row& row) {
+    if (json_) {
+      rows_.push_back(fmt::format(
+          R"({{"policy":"{}","way":"{}","messages":{},"events":{},"time_s":{:.4f},"events_per_s":{:.0f},"step_us":{:.3f}}})",
+          row.policy, row.way, row.messages, row.events, row.seconds, row.events_per_s(), to_us(row.step)));
+      return;
+    }
+    fmt::print("{:>9} {:>22} {:>10} {:>11} {:>9.3f} {:>10.2f} {:>12.3f}\n", row.policy, row.way, row.messages,
+               row.events, row.seconds, row.events_per_s() / 1e6, to_us(row.step) / 1000);
+    std::fflush(stdout);
+  }
+  void end() const {
+    if (json_) fmt::print("{{\"results\":[{}]}}\n", fmt::join(rows_, ","));
+  }
+
+ private:
+  bool json_;
+  std::vector<std::string> rows_;
+};
+
+void measure(const std::string& name, int microbatches, Report& report) {
+  const bool standard = name == "standard";
+  const Policy policy = standard ? Policy::standard : parse_policy(name);
+  const ScheduleKind kind = parse_schedule_kind("interleaved");
+  const Layout layout(pp, vp, microbatches, placement_of(kind));
+  const DepthMap depth(sublayers, block, DepthMap::even_cuts(sublayers, sublayers, layout.num_chunks()),
+                       standard ? Residual::standard : Residual::attnres_block);
+  const Program program = lower(make_schedule({.kind = kind}, layout), depth, policy);
+  const SimTime ms = from_us(1000, "action");
+  const SimTime unit = from_us(50, "unit");
+  const UnitBytes bytes = unit_bytes(4096, 7168, 2, GradientWire::storage);
+  const CostModel costs(action_times(ms, ms, ms), link_from_unit_time(SimTime(0), unit, bytes), bytes);
+  const double rate = static_cast<double>(bytes.value) * 1e12 / static_cast<double>(unit.count());
+  Row row{.policy = name, .way = "exclusive", .messages = static_cast<std::int64_t>(program.messages.size())};
+  std::int64_t num_actions = 0;
+  for (const RankProgram& rank : program.ranks)
+    num_actions += static_cast<std::int64_t>(rank.compute.size());
+  const auto timed = [&](const std::string& way, auto&& work) {
+    row.way = way;
+    const double begin = processor_seconds();
+    work();
+    row.seconds = processor_seconds() - begin;
+    report.add(row);
+  };
+  timed("exclusive", [&] {
+    row.events = num_actions + row.messages;
+    row.step = simulate(program, costs).step;
+  });
+  const auto fair = [&](const std::string& way, CommStreams streams) {
+    timed(way, [&] {
+      NetworkModel network = uniform_network(pp, rate, SimTime(0));
+      network.streams = streams;
+      NetworkStats stats;
+      row.step = simulate_network(program, costs, network, &stats).step;
+      row.events = stats.num_events;
+    });
+  };
+  fair("fair", CommStreams::unordered);
+  fair("fair, single", CommStreams::single);
+  fair("fair, per-direction", CommStreams::per_direction);
+  fair("fair, batched", CommStreams::batched);
+  std::optional<LongestPath> path;
+  timed("path, built", [&] {
+    path.emplace(program, bytes, uniform_network(pp, std::numeric_limits<double>::infinity(), unit));
+    row.events = static_cast<std::int64_t>(path->num_nodes());
+    row.step = SimTime(0);
+  });
+  path->step(costs);
+  timed("path, again", [&] { row.step = path->step(costs); });
+}
+
+int refuse(const std::string& what) {
+  fmt::print(stderr, "usage: {}; see plumb bench sim --help\n", what);
+  return 2;
+}
+
+}  // namespace
+
+int run_sim_bench(const std::vector<std::string>& arguments) try {
+  std::vector<std::string> policies{"standard", "cached", "direct"};
+  int microbatches = 1024;
+  bool json = false;
+  for (std::size_t i = 0; i < arguments.size(); ++i) {
+    const std::string& argument = arguments[i];
+    const bool has_value = i + 1 < arguments.size();
+    if (argument == "--help" || argument == "-h") {
+      fmt::print("{}", usage_text);
+      return 0;
+    }
+    if (argument == "--json") {
+      json = true;
+    } else if (argument == "--policy" && has_value) {
+      policies = {arguments[++i]};
+      if (policies[0] != "standard") parse_policy(policies[0]);
+    } else if (argument == "--microbatches" && has_value) {
+      const std::string& text = arguments[++i];
+      const bool digits = !text.empty() && text.size() < 6 &&
+                          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
+      microbatches = digits ? std::stoi(text) : 0;
+      if (microbatches == 0)
+        return refuse(fmt::format("--microbatches takes a number from 1 to 99999, not '{}'", text));
+    } else {
+      return refuse(fmt::format("unknown argument '{}'", argument));
+    }
+  }
+  Report report(json);
+  for (const std::string& policy : policies)
+    measure(policy, microbatches, report);
+  report.end();
+  return 0;
+} catch (const InputError& error) {
+  return refuse(error.what());
+}
+
+}  // namespace plumb::bench
