@@ -23,9 +23,22 @@ function(plumb_add_test_program target)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${target} ${arg_SOURCES})
   target_link_libraries(${target} PRIVATE plumb_test_main ${arg_LIBRARIES})
+  plumb_test_options(${target})
+endfunction()
+
+# plumb_test_options(<target>): how everything in tests/ is compiled.
+# Reading Catch2 and the standard library takes longer than compiling most tests, so plumb_test_main compiles them once and
+# all others use that. All need the same options and definitions for it; where they differ, g++ says so (-Winvalid-pch).
+function(plumb_test_options target)
+  plumb_strict(${target})
   # What is tested is optimised in full; the tests themselves would take half as long again to compile.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
-  plumb_strict(${target})
+  if(target STREQUAL "plumb_test_main")
+    target_precompile_headers(${target} PRIVATE ${PROJECT_SOURCE_DIR}/tests/support/catch.hpp
+      <algorithm> <cmath> <functional> <map> <memory> <optional> <random> <set> <span> <string> <variant> <vector>)
+  else()
+    target_precompile_headers(${target} REUSE_FROM plumb_test_main)
+  endif()
 endfunction()
 
 # plumb_add_mpi_test(<name> TARGET <executable> RANKS 1 2 4 [ARGS ..] [LABELS ..] [TIMEOUT seconds])
