@@ -269,15 +269,15 @@ void aggregate_backward_task(const AggregateBackwardTask& task, std::int64_t beg
     float* query_sum = row_at<float>(task.query_sums, t / kTokensPerRun, width);
     for (std::int64_t i = 0; i < n;) {  // neighbours that are alike go together
       const Touch touch = touch_of(first_touch[i], task.stream);
-      std::int64_t end = i + 1;
-      while (end < n && first_touch[end] == first_touch[i]) {
-        ++end;
+      std::int64_t next = i + 1;
+      while (next < n && first_touch[next] == first_touch[i]) {
+        ++next;
       }
       const auto add = touch == Touch::add         ? add_pair_gradients<L, V, Touch::add>
                        : touch == Touch::overwrite ? add_pair_gradients<L, V, Touch::overwrite>
                                                    : add_pair_gradients<L, V, Touch::overwrite_past_caches>;
-      add(pairs + i, rows + i, gradients + i, end - i, task.query, grad_h, query_sum, width, grad_h + width);
-      i = end;
+      add(pairs + i, rows + i, gradients + i, next - i, task.query, grad_h, query_sum, width, grad_h + width);
+      i = next;
     }
   }
   L::fence();
