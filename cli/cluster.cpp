@@ -67,13 +67,19 @@ void require_cost_flags_fit(const Options& options) {
     if (given)
       throw InputError(fmt::format("{} and {} exclude each other: both say what computations take", source, flag));
   }
-  if (options.profile && (options.sequence || options.recompute)) {
-    throw InputError(fmt::format("{} does not go with --profile, whose times are measured",
-                                 options.sequence ? "--sequence" : "--recompute"));
+  if (options.profile && (options.sequence || options.recompute || options.ep)) {
+    throw InputError(
+        fmt::format("{} does not go with --profile, whose times are measured", options.sequence    ? "--sequence"
+                                                                               : options.recompute ? "--recompute"
+                                                                                                   : "--ep"));
   }
   if (!options.cluster) return;
   if (gives_link(options)) {
     throw InputError("--cluster says what messages take: --hop-us, --hop-GBps and --unit-us do not go with it");
+  }
+  // One network of equal cards would be made of links that differ.
+  if (options.streams || options.sharing.value_or("exclusive") != "exclusive") {
+    throw InputError("--sharing fair and --streams take one link for all ranks and do not go with --cluster");
   }
   if (options.profile) return;
   if (!options.model) throw InputError("--cluster needs --model, whose layers it costs");

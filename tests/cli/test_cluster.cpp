@@ -1,0 +1,96 @@
+// SPDX-License-Identifier: Apache-2.0
+// plumb sim with the costs of a cluster or a profile.
+#include <algorithm>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/support.hpp"
+#include "support/catch.hpp"
+
+using nlohmann::json;
+using plumb::test::Run;
+using plumb::test::run_plumb;
+using plumb::test::scratch_file;
+
+namespace {
+
+void require_refused(const std::string& arguments, const std::string& names) {
+  const Run run = run_plumb("sim --pp 4 " + arguments);
+  INFO(arguments << "\n" << run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.out.empty());
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK(run.err.find(names) != std::string::npos);
+}
+
+constexpr const char* k3 = "--model kimi-k3 --cluster h100 ";
+
+}  // namespace
+
+TEST_CASE("K3 on a thousand H100s takes seconds per step, and less in every way that is faster", "[cli]") {
+  const auto step_s = [](const std::string& arguments) {
+    const Run run = run_plumb("sim --json --model kimi-k3 --pp 16 --vp 2 --microbatches 32 --tp 8 --dp 8 " + arguments);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    const json answer = json::parse(run.out);
+    CHECK(answer["checks"]["traffic_equals_formula"] == true);
+    return answer["step_us"].get<double>() * 1e-6;
+  };
+  const double h100 = step_s("--ep 64 --cluster h100");
+  CHECK(h100 > 1);
+  CHECK(h100 < 10);
+  CHECK(step_s("--ep 64 --cluster b200") < h100);
+  CHECK(step_s("--ep 64 --cluster a100") > h100);
+  CHECK(step_s("--ep 64 --cluster h100 --recompute full") > h100);
+}
+
+TEST_CASE("the cluster is shown as it was understood, and what is shown is understood", "[cli]") {
+  const Run shown = run_plumb("sim --json --show-cluster --pp 4 --model kimi-linear-48b --cluster gb200-nvl72");
+  REQUIRE(shown.exit_code == 0);
+  const json answer = json::parse(shown.out);
+  CHECK(answer["cluster"]["tiers"][0]["span_gpus"] == 72);
+  const std::string file = scratch_file("cluster.json", answer["cluster"].dump(2));
+  const Run again = run_plumb("sim --json --show-cluster --pp 4 --model kimi-linear-48b --cluster " + file);
+  CHECK(again.out == shown.out);
+}
+
+TEST_CASE("unlikely figures and stages that fit no device are warned about", "[cli]") {
+  const std::string file = scratch_file("odd.yaml",
+                                        "gpu: {name: x, bf16_tflops_dense: 989, hbm_GBps: 3.35e12, mem_GiB: 80}\n"
+                                        "tiers: [{name: a, GBps_per_dir: 50, latency_us: 5}]\n");
+  const Run run = run_plumb("sim --pp 4 --model kimi-k3 --cluster " + file);
+  CHECK(run.exit_code == 0);
+  CHECK(run.err.find("warning: odd.yaml: line 1: gpu.hbm_GBps is 3.35e+12, which is unlikely") != std::string::npos);
+  CHECK(run.err.find("weights and gradients of rank") != std::string::npos);
+}
+
+TEST_CASE("flags that do not go with a cluster, and clusters that are none, are refused", "[cli]") {
+  require_refused("--model kimi-k3 --cluster h10", "did you mean 'h100'?");
+  require_refused("--model kimi-k3 --tp 8", "--tp goes with --cluster only");
+  require_refused("--layers 8 --cluster h100", "--cluster needs --model");
+  require_refused(std::string(k3) + "--hop-us 3", "do not go with it");
+  require_refused(std::string(k3) + "--action-us F=1", "exclude each other");
+  require_refused(std::string(k3) + "--streams single", "do not go with --cluster");
+  require_refused(std::string(k3) + "--tp 7", "the nearest that does is 4");
+  require_refused(std::string(k3) + "--tp 8 --ep 16", "it must divide them");
+  require_refused(std::string(k3) + "--dtype fp32", "bf16");
+  require_refused(std::string(k3) + "--sequence 1000", "whole sequences");
+  require_refused(std::string(k3) + "--recompute some", "none, selective and full");
+  const std::string box = scratch_file("box.yaml",
+                                       "gpu: {name: x, bf16_tflops_dense: 989, hbm_GBps: 3350, mem_GiB: 80}\n"
+                                       "tiers: [{name: a, span_gpus: 8, GBps_per_dir: 50, latency_us: 5}]\n");
+  require_refused("--model kimi-k3 --tp 8 --cluster " + box, "spans 8 devices");
+}
+
+TEST_CASE("a profile gives the times, a profile of other cuts is refused", "[cli]") {
+  const std::string file = scratch_file("p.json", R"({"plumb_profile":1,"made_by":"x","steps":3,"cuts":[4,8],"chunks":[
+    {"forward_s":0.001,"backward_s":0.002},{"forward_s":0.001,"backward_s":0.002}]})");
+  const std::string flags = "sim --json --pp 2 --layers 4 --block-layers 2 --microbatches 4 --hop-us 0 --hop-GBps inf ";
+  const Run run = run_plumb(flags + "--profile " + file);
+  INFO(run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(json::parse(run.out)["step_us"] == 5 * 3000.0);  // (M + P - 1)(F + B)
+  require_refused("--layers 4 --block-layers 2 --profile " + file, "measured with 2 chunks that end at 4,8");
+  require_refused("--layers 4 --profile " + file + " --action-us F=1", "exclude each other");
+  require_refused("--layers 4 --profile " + file + " --ep 2 --cluster h100", "--ep does not go with --profile");
+}
