@@ -2,11 +2,12 @@
 #include "train_lm/profile_file.hpp"
 
 #include <algorithm>
+#include <ostream>
 #include <span>
 #include <utility>
 
+#include "output.hpp"
 #include "plumb/sizing/profile.hpp"
-#include "train_lm/durable_file.hpp"
 
 namespace plumb::lm {
 
@@ -29,7 +30,7 @@ void ProfileFile::add(const StepEvent& event) {
   if (event.done != event.of || num_steps_ == 0) return;
   Profile profile = make_profile(plan_.chosen(), plan_.cuts, std::span(&least_, 1), "plumb train");
   profile.steps = num_steps_;
-  write_durably(file_, to_json(profile));
+  cli::write_file(file_, [&](std::ostream& out) { out << to_json(profile); });
 }
 
 }  // namespace plumb::lm
