@@ -55,7 +55,7 @@ class RankLowering {
       for (; next < begin; ++next)
         place(order_[next]);
       mark_.reset();
-      bool may_repeat = true;
+      bool may_repeat = repetition.microbatches > 0;
       for (std::size_t done = 0; done <= repetition.times; ++done) {
         if (may_repeat) {
           const std::size_t repeated = repeat_if_same(repetition, repetition.times + 1 - done);

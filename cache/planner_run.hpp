@@ -10,6 +10,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <optional>
 #include <vector>
 
@@ -267,7 +268,7 @@ class PlannerRun {
       stretch.microbatches *= static_cast<int>(periods);
     }
     std::erase_if(stretches_, [](const SteadyStretch& stretch) {
-      return stretch.end - stretch.begin < 4 * stretch.actions || stretch.microbatches >= (1 << 28);
+      return stretch.end - stretch.begin < 4 * stretch.actions || std::abs(stretch.microbatches) >= (1 << 28);
     });
     std::reverse(stretches_.begin(), stretches_.end());
   }
@@ -320,7 +321,7 @@ class PlannerRun {
     if (ranks_.front().action < next) return;
     Present here = present();
     if (mark_ && same_but_later(here, *mark_, period)) {
-      const auto later = static_cast<std::size_t>(period.microbatches);
+      const int later = period.microbatches;
       const std::size_t times = repetitions_left(period);
       if (times > 0 && needs_forward_.repeats(later) && needs_backward_.repeats(later) &&
           needs_message_.repeats(later)) {
@@ -339,7 +340,7 @@ class PlannerRun {
   // How often every rank's row goes on as since the mark; each also has an action after that which fits, because a rank
   // may have looked at it.
   std::size_t repetitions_left(const SteadyStretch& period) const {
-    std::size_t times = num_rows() / static_cast<std::size_t>(period.microbatches);
+    std::size_t times = num_rows() / static_cast<std::size_t>(std::abs(period.microbatches));
     for (std::size_t rank = 0; rank < ranks_.size(); ++rank) {
       const std::size_t action = ranks_[rank].action;
       const std::size_t end = steady_until(schedule_.ranks[rank], action, period.actions, period.microbatches);
@@ -353,7 +354,7 @@ class PlannerRun {
     const std::int64_t duration = here.now - mark_->now;
     sink_.repeat(times, duration, period.microbatches);
     for (Countdown* needs : {&needs_forward_, &needs_backward_, &needs_message_})
-      needs->repeat(times, static_cast<std::size_t>(period.microbatches));
+      needs->repeat(times, period.microbatches);
     now_ += count * duration;
     const std::int64_t later = count * later_number(period.microbatches);
     arbiter_.postpone(count * duration, later);

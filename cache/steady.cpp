@@ -41,13 +41,13 @@ std::vector<SteadyStretch> steady_stretches(const std::vector<Action>& row) {
     for (std::size_t next = begin + 1; next < row.size() && looks_left > 0; next = std::max(next + 1, best.end)) {
       --looks_left;
       const int microbatches = row[next].first.microbatch.value - row[begin].first.microbatch.value;
-      if (microbatches <= 0 || !same_but_microbatch(row[next].first, row[begin].first)) continue;
+      if (microbatches == 0 || !same_but_microbatch(row[next].first, row[begin].first)) continue;
       const std::size_t end = steady_until(row, next, next - begin, microbatches);
       looks_left -= std::min(looks_left, end - next);
       const bool periods_enough = end - begin >= fewest_periods * (next - begin);
       if (periods_enough && end > best.end) best = {begin, end, next - begin, microbatches};
     }
-    if (best.microbatches > 0) stretches.push_back(best);
+    if (best.microbatches != 0) stretches.push_back(best);
     begin = best.end;
   }
   return stretches;

@@ -16,7 +16,8 @@
 
 namespace plumb {
 
-// row[i + actions] is row[i] with its microbatches later by `microbatches`, for all i with begin <= i < end - actions.
+// row[i + actions] is row[i] with its microbatches later by `microbatches`, for all i with begin <= i < end - actions;
+// negative where the row goes through them from the last to the first.
 struct SteadyStretch {
   std::size_t begin = 0;
   std::size_t end = 0;

@@ -232,6 +232,33 @@ TEST_CASE("a countdown repeated is the countdown gone through", "[cache]") {
   }
 }
 
+TEST_CASE("a countdown repeated from the last row back is the countdown gone through", "[cache]") {
+  const auto period = [](Countdown& counts, std::size_t at) {
+    counts.count_down(at, 0);
+    counts.count_down(at - 1, 0);
+    if (at + 1 < 12) counts.count_down(at + 1, 1);
+  };
+  for (std::size_t times = 1; times < 6; ++times) {
+    Countdown walked({3, 2}, 12);
+    Countdown jumped({3, 2}, 12);
+    for (std::size_t at = 11; at > 7; --at)
+      period(jumped, at);
+    jumped.mark();
+    CHECK(jumped.repeats(-1));
+    period(jumped, 7);
+    CHECK_FALSE(jumped.repeats(-2));
+    REQUIRE(jumped.repeats(-1));
+    jumped.repeat(times, -1);
+    for (std::size_t at = 11; at > 6 - times; --at)
+      period(walked, at);
+    for (std::size_t row = 0; row < 12; ++row) {
+      CAPTURE(times, row);
+      CHECK(walked(row, 0) == jumped(row, 0));
+      CHECK(walked(row, 1) == jumped(row, 1));
+    }
+  }
+}
+
 TEST_CASE("a count that was only looked at must repeat as well", "[cache]") {
   Countdown counts({1}, 4);
   counts.count_down(0, 0);
