@@ -2,6 +2,7 @@
 // cpu_forward.hpp (private): forward operators for lanes L, stored values V and mixtures O (V or float).
 #pragma once
 
+#include "cpu_mixtures.hpp"
 #include "cpu_rows.hpp"
 
 namespace plumb::kernels_detail {

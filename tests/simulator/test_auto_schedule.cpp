@@ -7,8 +7,8 @@
 #include "plumb/schedule/check.hpp"
 #include "plumb/schedule/named.hpp"
 #include "plumb/simulator/auto_schedule.hpp"
-#include "plumb/sizing/layer_costs.hpp"
 #include "plumb/simulator/report.hpp"
+#include "plumb/sizing/layer_costs.hpp"
 #include "simulator/support/models.hpp"
 #include "support/catch.hpp"
 
