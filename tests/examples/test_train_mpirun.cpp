@@ -69,7 +69,7 @@ TEST_CASE("a flag that only one rank cannot understand ends all ranks", "[exampl
 
 TEST_CASE("a log that rank 0 cannot open ends all ranks", "[examples]") {
   const Ended ended = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --log /nowhere/log");
-  CHECK(ended.code == 2);
+  CHECK(ended.code == 3);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("config: --log /nowhere/log"));
 }
 

@@ -174,9 +174,6 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
                                     {"--text /nowhere/text", "config: "},
                                     {"--text " + binary, "config: "},
                                     {"--load /nowhere/checkpoint", "config: "},
-                                    {"--log /nowhere/log", "config: "},
-                                    {"--save /proc/here", "config: "},
-                                    {"--stats /nowhere/stats", "config: "},
                                     {"--stats-every 2", "config: "},
                                     {"--stats " + binary + " --stats-every 0", "config: "},
                                     {"--stats " + binary + " --residual standard", "config: "},
@@ -190,4 +187,14 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
     CHECK(ended.out.empty());
   }
   std::filesystem::remove(binary);
+}
+
+TEST_CASE("what cannot be written ends with code 3 and one line, before the first step", "[examples]") {
+  for (const char* const flags : {"--log /nowhere/log", "--save /proc/here", "--stats /nowhere/stats"}) {
+    const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
+    CAPTURE(flags, ended.err);
+    CHECK(ended.code == 3);
+    CHECK(ended.last_line().starts_with(std::string("config: ") + flags));
+    CHECK(ended.out.empty());
+  }
 }
