@@ -2,6 +2,7 @@
 #include "plumb/simulator/against.hpp"
 
 #include <algorithm>
+#include <filesystem>
 #include <fstream>
 
 #include <fmt/format.h>
@@ -149,10 +150,17 @@ bool is_log_of(const std::string& file, const Program& program) {
 
 int run_against(const Options& options, const Program& program, const Timeline& predicted) {
   std::ifstream in(options.against);
-  if (!in) {
+  if (!in || std::filesystem::is_directory(options.against)) {
     throw InputError(fmt::format("--against {}: cannot be read", options.against));
   }
   const MeasuredLog log = read_event_log(in, options.against, program);
+  // Only one kind of impairment can be simulated here, and the flag for it may be missing or too much.
+  const std::size_t impairment = log.made_by.find("--impair ");
+  if (impairment != std::string::npos) {
+    fmt::print(stderr, "the run was made with {}; the prediction is for links {}\n",
+               one_line(log.made_by.substr(impairment)),
+               options.single_stream ? "of one stream per rank (--single-stream)" : "without it");
+  }
   const std::size_t step = median_step(log);
   const Against against = compare_against(program, predicted, log.steps[step]);
   (options.json ? print_json : print_tables)(against, log, step, program.ranks.size());

@@ -73,6 +73,12 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
 
 int run_sim(const Options& options) {
   require_cost_flags_fit(options);
+  if (!options.against.empty() && options.compare_cache) {
+    throw InputError("--against is about one program and does not go with --compare-cache");
+  }
+  if (!options.against.empty() && !options.trace.empty()) {
+    throw InputError("--trace shows the simulated step and does not go with --against: ask for one of them");
+  }
   if (options.compare) {
     resolve_network(options, Link{}, UnitBytes{});  // refuses what does not go with --compare
     if (options.show_cluster) throw InputError("--show-cluster does not go with --compare");

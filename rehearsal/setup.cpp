@@ -116,6 +116,15 @@ std::string gibibytes(std::int64_t bytes) {
   return fmt::format("{:.2f} GiB", static_cast<double>(bytes) / static_cast<double>(std::int64_t{1} << 30));
 }
 
+void require_memory_for_slots(std::int64_t needed, std::int64_t available, const Layout& layout,
+                              const cli::Options& options, const char* at_least) {
+  if (needed <= available) return;
+  throw InputError(
+      fmt::format("{} ranks with slots of {} bytes need {}{} of memory, {} are available: give fewer --pp "
+                  "or --microbatches, or a smaller --unit-bytes",
+                  layout.pp(), options.unit_bytes, at_least, gibibytes(needed), gibibytes(available)));
+}
+
 // Nothing of a rehearsal's own takes longer than ten times what its computations do, and never less than this.
 std::chrono::nanoseconds wait_limit(const SimTime step) {
   const auto predicted = std::chrono::duration_cast<std::chrono::nanoseconds>(step);
@@ -199,6 +208,9 @@ Setup make_setup(const cli::Options& options, std::int64_t available_bytes) {
   LowerOptions lowering{.post_ahead = options.post_ahead, .costs = costs.plan_costs()};
   if (impairment == Impairment::single_stream) lowering.costs.duplex = Duplex::half;
   const Policy policy = cli::resolve_policy(options, depth.map);
+  // Before planning, which may take long: every rank has a value and a gradient at least.
+  const auto one_of_each = static_cast<std::int64_t>(shape.value_bytes() + shape.gradient_bytes());
+  require_memory_for_slots(layout.pp() * one_of_each, available_bytes, layout, options, "at least ");
 
   Setup setup{.plan = {.program = nullptr, .costs = costs, .shape = shape}, .sim = {}, .depth = {}, .schedule = {}};
   setup.depth = depth.description;
@@ -218,13 +230,7 @@ Setup make_setup(const cli::Options& options, std::int64_t available_bytes) {
   }
   setup.plan.steps = options.steps;
   impair(setup);
-  const std::int64_t needed = memory_needed_bytes(setup.plan);
-  if (needed > available_bytes) {
-    throw InputError(
-        fmt::format("{} ranks with slots of {} bytes need {} of memory, {} are available: give fewer --pp "
-                    "or --microbatches, or a smaller --unit-bytes",
-                    layout.pp(), options.unit_bytes, gibibytes(needed), gibibytes(available_bytes)));
-  }
+  require_memory_for_slots(memory_needed_bytes(setup.plan), available_bytes, layout, options, "");
   setup.plan.wait_limit = wait_limit(simulate(*setup.plan.program, setup.plan.costs, setup.sim).step);
   return setup;
 }

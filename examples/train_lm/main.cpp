@@ -7,6 +7,7 @@
 #include <optional>
 #include <string>
 #include <utility>
+#include <vector>
 
 #include <fmt/format.h>
 #include <unistd.h>
@@ -68,6 +69,16 @@ void require_writable(const std::string& folder) {
   }
 }
 
+// Whatever is written goes to a file of its own, and not over what is read.
+void require_files_apart(const TrainOptions& options, const std::string& text) {
+  const std::vector<plumb::cli::OutputFile> files = {
+      {"--text", text}, {"--log", options.log}, {"--stats", options.stats}, {"--profile-out", options.profile_out}};
+  for (std::size_t i = 0; i < files.size(); ++i) {
+    for (std::size_t k = i + 1; k < files.size(); ++k)
+      plumb::cli::require_different(files[i], files[k]);
+  }
+}
+
 Preparation prepare(int argc, char** argv) {
   Preparation ready;
   ready.mpi = mpirun_ranks().has_value();
@@ -81,9 +92,7 @@ Preparation prepare(int argc, char** argv) {
       ready.plan->facts.emplace_back(
           "--text", fmt::format("{} bytes, checksum {:016x}", ready.text->size_bytes(), ready.text->fingerprint()));
       require_writable(ready.plan->save_folder);
-      plumb::cli::require_different({"--log", ready.options.log}, {"--stats", ready.options.stats});
-      plumb::cli::require_different({"--log", ready.options.log}, {"--profile-out", ready.options.profile_out});
-      plumb::cli::require_different({"--stats", ready.options.stats}, {"--profile-out", ready.options.profile_out});
+      require_files_apart(ready.options, ready.plan->text_path);
       set_compute_threads(ready.plan->threads);
     }
   } catch (...) {

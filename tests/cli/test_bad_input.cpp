@@ -136,6 +136,9 @@ TEST_CASE("flags that contradict each other are refused, never ignored", "[cli]"
   require_refused("sim --layers 8 --residual standard --block-layers 2", "--block-layers");
   require_refused("sim --sublayers 8 --residual standard --cache naive", "--cache");
   require_refused("sim --sublayers 8 --compare-cache --cache naive", "--compare-cache");
+  require_refused("sim --sublayers 8 --compare-cache --against run.jsonl", "--against");
+  require_refused("sim --sublayers 8 --trace t.json --against run.jsonl", "--against");
+  require_refused("sim --sublayers 8 --against .", "cannot be read");
   require_refused("check - --placement vee", "--placement", "{}");
 }
 

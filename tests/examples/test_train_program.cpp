@@ -189,6 +189,19 @@ TEST_CASE("bad input ends with code 2 and one line", "[examples]") {
   std::filesystem::remove(binary);
 }
 
+TEST_CASE("what is read is not written over", "[examples]") {
+  const std::string text = temporary(".txt");
+  std::ofstream(text) << std::string(4000, 'a') << "b";
+  for (const std::string flag : {"--log ", "--stats ", "--profile-out "}) {
+    const Ended ended = shell(kProgram + kTiny + " --steps 1 --text " + text + " " + flag + text);
+    CAPTURE(flag, ended.err);
+    CHECK(ended.code == 2);
+    CHECK_THAT(ended.last_line(), Catch::Matchers::Contains("--text and " + flag + "name the same file"));
+    CHECK(std::filesystem::file_size(text) == 4001);
+  }
+  std::filesystem::remove(text);
+}
+
 TEST_CASE("what cannot be written ends with code 3 and one line, before the first step", "[examples]") {
   for (const char* const flags : {"--log /nowhere/log", "--save /proc/here", "--stats /nowhere/stats"}) {
     const Ended ended = shell(kProgram + kTiny + " --steps 6 " + flags);
