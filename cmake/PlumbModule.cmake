@@ -11,6 +11,22 @@ function(plumb_strict target)
     $<$<BOOL:${PLUMB_WERROR}>:-Werror>)
 endfunction()
 
+# plumb_precompile(<target> <group> <libs>): fmt and the standard library take a third of the time of most files. The first
+# target of a group compiles them, the others use that. Only under a sanitizer: elsewhere a missing include shall show.
+function(plumb_precompile target group)
+  if(NOT PLUMB_SANITIZE OR NOT "fmt::fmt" IN_LIST ARGN)
+    return()
+  endif()
+  get_property(owner GLOBAL PROPERTY PLUMB_PRECOMPILED_${group})
+  if(owner)
+    target_precompile_headers(${target} REUSE_FROM ${owner})
+  else()
+    target_precompile_headers(${target} PRIVATE <algorithm> <array> <cmath> <functional> <map> <memory> <optional> <set> <span>
+      <string> <string_view> <variant> <vector> <fmt/format.h>)
+    set_property(GLOBAL PROPERTY PLUMB_PRECOMPILED_${group} ${target})
+  endif()
+endfunction()
+
 # plumb_add_module(<name> HEADERS <public headers> SOURCES <files> [PUBLIC <libs>] [PRIVATE <libs>])
 # Static library plumb_<name>, known to everybody as plumbline::<name>. Public headers lie in include/plumb/<name>/ and are
 # listed one by one: each is compiled alone by all_verify_interface_header_sets, and only include/ is visible to others.
@@ -23,6 +39,7 @@ function(plumb_add_module name)
   target_sources(${target} PUBLIC FILE_SET HEADERS BASE_DIRS include FILES ${arg_HEADERS})
   target_link_libraries(${target} PUBLIC ${arg_PUBLIC} PRIVATE ${arg_PRIVATE})
   plumb_strict(${target})
+  plumb_precompile(${target} modules ${arg_PUBLIC} ${arg_PRIVATE})
   set_target_properties(${target} PROPERTIES
     EXPORT_NAME ${name} POSITION_INDEPENDENT_CODE ON VERIFY_INTERFACE_HEADER_SETS ON)
   install(TARGETS ${target} EXPORT plumbline_${name} ARCHIVE FILE_SET HEADERS)
@@ -45,5 +62,6 @@ function(plumb_add_program name)
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
   plumb_strict(${name})
+  plumb_precompile(${name} programs ${arg_LIBRARIES})
   install(TARGETS ${name} RUNTIME OPTIONAL)  # what was not built does not stop the libraries
 endfunction()
