@@ -49,9 +49,6 @@ class Cells {
     return cells_.data() + m.index() * width_;
   }
 
-  std::size_t width() const { return width_; }
-  std::size_t first_touched() const { return first_touched_; }
-
   void mark() {
     if (!has_mark_) {
       marked_ = cells_;
