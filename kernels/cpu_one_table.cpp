@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// On other processors the baseline stands in for the instruction sets of x86-64.
+// The baseline in place of the instruction sets of x86-64: on other processors, and where one is enough.
 #include "cpu_kernels.hpp"
 
 namespace plumb::kernels_detail {
