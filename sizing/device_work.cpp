@@ -44,14 +44,27 @@ class Builder {
   void residual_and_norm(int sublayers_before) {
     const double row = share_ * shape_.hidden * element_;
     elementwise(2 * row, 3 * row);  // norm: read, write; backward: two reads, one write
-    if (batch_.block_sublayers == 0) {
-      elementwise(3 * row, 3 * row);
-      return;
+    const ResidualDesign& design = batch_.residual;
+    const double m = design.num_streams;
+    const bool attends = batch_.block_sublayers > 0 &&
+                         (design.kind == ResidualKind::attnres_block || design.kind == ResidualKind::attnres_full);
+    if (design.streams == StreamKind::none && !attends) elementwise(3 * row, 3 * row);
+    if (design.streams != StreamKind::none) streams(m, row);
+    if (attends) {
+      // Two phases: a block is read once for all sublayers of a block; backward adds to a fp32 sum per block as well.
+      // With the ordinary addition, which the streams contain already.
+      const double added = design.streams == StreamKind::none ? 3 : 0;
+      const double blocks = 1 + sublayers_before / batch_.block_sublayers;
+      const double per_sublayer = blocks / batch_.block_sublayers;
+      elementwise((m * (per_sublayer + 2) + added) * row,
+                  (m * (per_sublayer * (1 + 2 * fp32_ratio()) + 5) + added) * row);
     }
-    // Two phases: a block is read once for all sublayers of a block; backward adds to a fp32 sum per block as well.
-    const double blocks = 1 + sublayers_before / batch_.block_sublayers;
-    const double per_sublayer = blocks / batch_.block_sublayers;
-    elementwise((per_sublayer + 5) * row, (per_sublayer * (1 + 2 * 4.0 / element_) + 8) * row);
+    const bool begins_layer = sublayers_before % 2 == 0 && sublayers_before > 0;
+    if (begins_layer && design.kind == ResidualKind::denseformer) averages(1, sublayers_before / 2, row);
+    if (begins_layer && design.kind == ResidualKind::muddformer) {
+      const bool head = sublayers_before == 2 * static_cast<int>(shape_.layers.size());
+      averages(head ? 1 : 4, sublayers_before / 2, row);
+    }
   }
 
   void tensor_collectives() {
@@ -145,13 +158,39 @@ class Builder {
       work_.backward_collectives.num_tensor += work_.forward_collectives.num_tensor;
       work_.backward_collectives.expert_bytes += work_.forward_collectives.expert_bytes;
       work_.backward_collectives.num_expert += work_.forward_collectives.num_expert;
-      work_.activation_bytes = share_ * shape_.hidden * element_ / 2;  // one input per decoder layer
+      work_.activation_bytes = input_tensors() * share_ * shape_.hidden * element_ / 2;  // one input per decoder layer
     }
     return std::move(work_);
   }
 
  private:
   static void add(std::vector<Kernel>& pass, const Kernel& kernel) { pass.push_back(kernel); }
+
+  // Hyper-Connections as mHC fuses them: coefficients from m rows; the input from m, written; the output spread and the
+  // streams mixed in one kernel. Backward each undone, the first two in one kernel with the sums of m gradients.
+  void streams(double m, double row) {
+    for (const double rows : {m, m + 1, 2 * m + 1})
+      add(work_.forward, {KernelClass::elementwise, 0, rows * row});
+    for (const double rows : {3 * m + 2, 3 * m + 1})
+      add(work_.backward_input, {KernelClass::elementwise, 0, rows * row});
+    keep(m * share_ * shape_.hidden);  // the streams; the sublayer's input and its norm are kept as always
+  }
+
+  // `ways` averages of the outputs of so many layers and the embedding, read once for all; backward every gradient and
+  // every row, which meets its fp32 sum. Queries, keys and values of their own have norms of their own.
+  void averages(int ways, int layers, double row) {
+    const double rows = layers + 1;
+    elementwise((rows + ways) * row, (ways + rows * (1 + 2 * fp32_ratio())) * row);
+    if (ways == 1) return;
+    for (int i = 0; i < 2; ++i)
+      elementwise(2 * row, 3 * row);
+    keep(5 * share_ * shape_.hidden);  // two more of the norms' results, three more of their inputs
+  }
+
+  double fp32_ratio() const { return gradient_bytes / element_; }
+
+  // What a layer takes from the one before, apart from what the values of blocks hold.
+  double input_tensors() const { return batch_.residual.num_streams; }
 
   double expert_channels() const {
     return shape_.experts.latent_width > 0 ? shape_.experts.latent_width : shape_.hidden;

@@ -11,6 +11,7 @@
 #include <vector>
 
 #include "plumb/sizing/model_shape.hpp"
+#include "plumb/sizing/residual_design.hpp"
 #include "plumb/sizing/weights.hpp"
 
 namespace plumb {
@@ -39,7 +40,8 @@ struct Batch {
   Degrees degrees{};
   Recompute recompute = Recompute::none;
   bool fused_attention = true;  // false: scores go through memory, as before FlashAttention
-  int block_sublayers = 0;      // of depth attention; 0: an ordinary residual stream
+  int block_sublayers = 0;      // of depth attention; 0: none
+  ResidualDesign residual{};    // with depth attention as by default, but without blocks: an ordinary stream
 };
 
 enum class KernelClass : std::uint8_t {
