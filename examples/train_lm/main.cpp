@@ -3,6 +3,7 @@
 #include <cstdio>
 #include <cstdlib>
 #include <filesystem>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <string>
@@ -10,6 +11,7 @@
 #include <vector>
 
 #include <fmt/format.h>
+#include <malloc.h>
 #include <unistd.h>
 
 #include "exit.hpp"
@@ -55,6 +57,13 @@ bool wants_mpi(const TrainOptions& options) {
         fmt::format("--ranks inproc under mpirun would run the whole pipeline {} times; use --ranks mpi", *started));
   }
   return ranks == "mpi";
+}
+
+// Every step needs the memory of the one before. Given back to the system in between, each page of the step's peak would
+// be cleared and mapped anew, half as long again as the forward that first touches it.
+void keep_freed_memory() {
+  mallopt(M_MMAP_MAX, 0);
+  mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
 }
 
 // A run should not find out at its end that it cannot save.
@@ -242,6 +251,7 @@ int run_mpi(const Preparation& ready) {
 }  // namespace
 
 int main(int argc, char** argv) {
+  keep_freed_memory();
   const Preparation ready = prepare(argc, argv);
   if (ready.output == Output::done) {
     return plumb::cli::exit_fine;
