@@ -1,0 +1,129 @@
+// SPDX-License-Identifier: Apache-2.0
+#include "plumb/sizing/step_end.hpp"
+
+#include <algorithm>
+
+namespace plumb {
+namespace {
+
+constexpr double adam_bytes = 30;  // 4 read and 4 written of master copy and each moment, 4 of the gradient, 2 written
+
+// What one device sends in a pass.
+double sent(double bytes, double gpus) { return gpus > 1 ? bytes * (gpus - 1) / gpus : 0; }
+
+// A collective over the devices of one rank that hold the same parameters.
+struct Ring {
+  const Cluster& cluster;
+  std::int64_t first;
+  std::int64_t gpus;
+  std::int64_t stride;
+  std::int64_t sharing;
+
+  double seconds(double bytes) const {
+    return bytes > 0 ? ring_pass_seconds(cluster, first, gpus, stride, bytes, sharing) : 0;
+  }
+  double sent(double bytes) const { return plumb::sent(bytes, static_cast<double>(gpus)); }
+};
+
+double scale_of(const Cluster& cluster, int rank) {
+  for (const Straggler& straggler : cluster.stragglers) {
+    if (straggler.rank == rank) return straggler.compute_scale;
+  }
+  return 1;
+}
+
+}  // namespace
+
+double ring_pass_seconds(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride,
+                         double bytes, std::int64_t sharing) {
+  if (gpus <= 1) return 0;
+  const std::int64_t last = first + (gpus - 1) * stride;
+  tier_between(cluster, first, last);  // throws
+  double slowest = 0;
+  double latency = 0;
+  std::int64_t group = 1;  // devices of a group of the tier below
+  std::int64_t hops_below = 0;
+  for (const Tier& tier : cluster.tiers) {
+    const std::int64_t span = tier.span_gpus == 0 ? last + 1 : tier.span_gpus;
+    std::int64_t hops = 0;
+    std::int64_t fewest = gpus;
+    std::int64_t members = 1;
+    for (std::int64_t i = 1; i <= gpus; ++i) {
+      const std::int64_t before = first + (i - 1) * stride;
+      const std::int64_t here = i < gpus ? before + stride : first;
+      if (before / span == here / span) ++hops;
+      if (i < gpus && before / group == here / group) {
+        ++members;
+      } else {
+        fewest = std::min(fewest, members);
+        members = 1;
+      }
+    }
+    const std::int64_t in_this_tier = hops - hops_below;
+    if (in_this_tier > 0) {
+      const double rate = tier.GBps_per_dir * 1e9 * tier.efficiency /
+                          static_cast<double>(std::min<std::int64_t>(tier.shared_by_gpus, sharing)) /
+                          (tier.full_duplex ? 1 : 2);
+      slowest = std::max(slowest, bytes / (rate * static_cast<double>(fewest)));
+      latency += static_cast<double>(in_this_tier) * tier.latency_us * 1e-6;
+    }
+    hops_below = hops;
+    if (hops == gpus) break;
+    group = span;
+  }
+  const auto count = static_cast<double>(gpus);
+  return slowest * (count - 1) / count + latency * (count - 1) / count + cluster.p2p.launch_us * 1e-6;
+}
+
+std::vector<StepEnd> step_ends(std::span<const HeldParameters> parameters, const Layout& layout, const Batch& batch,
+                               Sharding sharding, const Cluster& cluster, const Efficiencies& efficiencies) {
+  const Degrees& degrees = batch.degrees;
+  const std::int64_t stage = degrees.gpus();
+  std::vector<StepEnd> ends(static_cast<std::size_t>(layout.pp()));
+  for (RankId rank; rank.value < layout.pp(); rank = rank.next()) {
+    const std::int64_t first = rank.value * stage;
+    const Ring dense{cluster, first, degrees.dp, degrees.tp, stage};
+    const Ring experts{cluster, first, stage / degrees.ep, degrees.ep, stage};
+    const Ring tensor{cluster, first, degrees.tp, 1, stage};
+    StepEnd& end = ends[rank.index()];
+    HeldParameters held;
+    const auto reduce = [&](const HeldParameters& of, double passes) {
+      const double dense_bytes = gradient_bytes * (of.replicated + of.split);
+      const double expert_bytes = gradient_bytes * of.experts;
+      end.reduce_seconds += passes * (dense.seconds(dense_bytes) + experts.seconds(expert_bytes));
+      end.sent_bytes += passes * (dense.sent(dense_bytes) + experts.sent(expert_bytes));
+    };
+    for (const ChunkId chunk : layout.chunks_on(rank)) {
+      const HeldParameters& of = parameters[chunk.index()];
+      held.replicated += of.replicated;
+      held.split += of.split;
+      held.experts += of.experts;
+      if (sharding == Sharding::gradients) reduce(of, layout.microbatches());
+    }
+    if (sharding != Sharding::gradients) reduce(held, sharding == Sharding::none ? 2 : 1);
+    const double over_tensor = gradient_bytes * held.replicated;
+    end.reduce_seconds += 2 * tensor.seconds(over_tensor);
+    end.sent_bytes += 2 * tensor.sent(over_tensor);
+    double own = held.all();
+    if (sharding != Sharding::none) {
+      const double dense_bytes = weight_bytes * (held.replicated + held.split);
+      const double expert_bytes = weight_bytes * held.experts;
+      end.gather_seconds = dense.seconds(dense_bytes) + experts.seconds(expert_bytes);
+      end.sent_bytes += dense.sent(dense_bytes) + experts.sent(expert_bytes);
+      own = (held.replicated + held.split) / degrees.dp + held.experts / expert_replicas(degrees);
+    }
+    const double moved = adam_bytes * own + gradient_bytes * held.all();
+    end.optimizer_seconds =
+        moved / (cluster.gpu.hbm_GBps * 1e9 * efficiencies.elementwise.memory) * scale_of(cluster, rank.value);
+  }
+  return ends;
+}
+
+double seconds(std::span<const StepEnd> ends) {
+  double slowest = 0;
+  for (const StepEnd& end : ends)
+    slowest = std::max(slowest, end.total());
+  return slowest;
+}
+
+}  // namespace plumb
