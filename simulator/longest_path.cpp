@@ -49,6 +49,7 @@ std::string what_is_shared(const Program& program, const UnitBytes& bytes, const
   if (network.protocol.compute_share_while_active > 0 || network.protocol.compute_share_while_waiting > 0) {
     return "messages slow down computations";
   }
+  if (cores_are_scarce(network.shared_cores)) return "ranks share the cores of a machine";
   const CostModel costs = only_bytes(bytes);
   const NetworkHops hops(program, costs, network);
   struct Common {

@@ -51,7 +51,7 @@ class NetworkEngine {
         groups_(program, network.streams),
         hops_(program, costs, network),
         fair_(network.resources),
-        speeds_(program.ranks.size(), network.protocol),
+        speeds_(program.ranks.size(), network.protocol, network.shared_cores),
         states_(graph_.num_steps()),
         messages_(program.messages.size()),
         group_states_(groups_.num_groups()),

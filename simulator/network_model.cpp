@@ -39,7 +39,28 @@ void require_ends(const NetworkModel& network, const NetworkTier& tier, const st
   }
 }
 
+void require_cores(const SharedCores& shared, int num_ranks) {
+  if (shared.cores < 1) throw InputError(fmt::format("a machine has {} cores: it must have at least 1", shared.cores));
+  if (shared.machine.empty()) return;
+  if (shared.machine.size() != static_cast<std::size_t>(num_ranks)) {
+    throw InputError(
+        fmt::format("the machines of {} ranks are known: it must be all {} or none", shared.machine.size(), num_ranks));
+  }
+  for (std::size_t r = 0; r < shared.machine.size(); ++r) {
+    if (shared.machine[r] < 0 || shared.machine[r] >= num_ranks) {
+      throw InputError(
+          fmt::format("rank {} is on machine {}: they are numbered 0..{}", r, shared.machine[r], num_ranks - 1));
+    }
+  }
+}
+
 }  // namespace
+
+bool cores_are_scarce(const SharedCores& shared) {
+  return std::any_of(shared.machine.begin(), shared.machine.end(), [&](std::int32_t machine) {
+    return std::count(shared.machine.begin(), shared.machine.end(), machine) > shared.cores;
+  });
+}
 
 NetworkModel uniform_network(int num_ranks, double bytes_per_s, SimTime latency) {
   NetworkModel network;
@@ -95,6 +116,7 @@ void require_sound(const NetworkModel& network, int num_ranks) {
       (protocol.compute_share_while_active > 0 || protocol.compute_share_while_waiting > 0)) {
     throw InputError("messages take a share of compute only where they have streams: single, per-direction or batched");
   }
+  require_cores(network.shared_cores, num_ranks);
   if (!network.compute_scale.empty() && network.compute_scale.size() != static_cast<std::size_t>(num_ranks)) {
     throw InputError(fmt::format("there are {} compute scales: there must be one for each of {} ranks, or none",
                                  network.compute_scale.size(), num_ranks));

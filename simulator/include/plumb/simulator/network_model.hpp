@@ -23,7 +23,7 @@ namespace plumb {
 using ResourceId = Id<struct NetworkResourceTag>;  // index into NetworkModel::resources
 
 inline constexpr ResourceId no_resource{-1};  // takes any number of messages at once
-inline constexpr double max_bytes_per_s = 4e12;
+inline constexpr double max_bytes_per_s = 8e12;
 inline constexpr double max_compute_share = 0.95;
 
 struct NetworkResource {
@@ -62,13 +62,24 @@ enum class CommStreams : std::uint8_t {
   batched         // one stream of groups of at most one operation of each of those kinds; a group ends together
 };
 
+// Machines whose ranks share the cores: of k ranks of a machine that compute at the same time each has the speed of
+// cores / k, but no more than 1.
+struct SharedCores {
+  std::vector<std::int32_t> machine;  // [rank]; empty: each rank has a core of its own
+  int cores = 1;                      // of every machine
+};
+
 struct NetworkModel {
   std::vector<NetworkResource> resources;
   std::vector<NetworkTier> tiers;  // innermost first; the last must hold all ranks in one group
   MessageProtocol protocol;
   CommStreams streams = CommStreams::unordered;
   std::vector<double> compute_scale;  // [rank] 1.1: its computations take 1.1 times as long; empty: all 1
+  SharedCores shared_cores;
 };
+
+// Whether some machine has more ranks than cores, so that ranks may slow each other down.
+bool cores_are_scarce(const SharedCores& shared);
 
 // One card per rank, full-duplex, of so many bytes per second (infinity: messages occupy nothing), one tier.
 NetworkModel uniform_network(int num_ranks, double bytes_per_s, SimTime latency);
