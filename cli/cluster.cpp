@@ -38,7 +38,8 @@ Batch resolve_batch(const Options& options, const DepthMap& depth) {
               .sequence = options.sequence.value_or(options.tokens),
               .degrees = resolve_degrees(options),
               .recompute = resolve_recompute(options),
-              .block_sublayers = depth.residual() == Residual::standard ? 0 : depth.block_sublayers()};
+              .block_sublayers = depth.residual() == Residual::standard ? 0 : depth.block_sublayers(),
+              .residual = resolve_design(options)};
   if (batch.sequence < 1 || batch.tokens % batch.sequence != 0) {
     throw InputError(fmt::format("--sequence {} does not divide --tokens {}: a microbatch is whole sequences",
                                  batch.sequence, batch.tokens));

@@ -47,6 +47,7 @@ struct Options {
   std::string format = "text";
   std::string output;
   std::optional<std::string> compare;
+  std::optional<std::string> compare_residual;  // volume, sim
   std::string file;
   std::optional<std::string> channels;
   bool shared_fifo = false;

@@ -38,7 +38,9 @@ void add_depth(CLI::App& app, Options& o) {
       "even, auto (no chunk heavier, the least traffic), or the sublayer counts at which chunks end: a,b,... "
       "(the last may be left out) [even]");
   app.add_option("--layout", o.layout, "Megatron's layout instead of --vp and --cuts: \"Et*3|(tt|)*29,m|L\"");
-  app.add_option("--residual", o.residual, "standard, attnres-block or attnres-full [attnres-block]");
+  app.add_option("--residual", o.residual,
+                 "standard, hc:M, mhc:M (M streams), denseformer, muddformer, deepnet, attnres-full, attnres-block or "
+                 "mhc:M+attnres-block; run are standard, attnres-block and attnres-full [attnres-block]");
 }
 
 void add_sizes(CLI::App& app, Options& o) {
@@ -88,6 +90,11 @@ void add_compare(CLI::App& app, Options& o) {
                  "schedules to set side by side: S1,S2,..., auto among them, or all that have names");
 }
 
+void add_compare_residual(CLI::App& app, Options& o) {
+  app.add_option("--compare-residual", o.compare_residual,
+                 "residual designs to set side by side: R1,R2,... of --residual, or all");
+}
+
 void add_json(CLI::App& app, Options& o) { app.add_flag("--json", o.json, "one JSON object on stdout"); }
 
 CLI::App* add_volume(CLI::App& app, Options& o) {
@@ -96,6 +103,7 @@ CLI::App* add_volume(CLI::App& app, Options& o) {
   add_schedule(*sub, o);  // says the placement
   add_depth(*sub, o);
   add_sizes(*sub, o);
+  add_compare_residual(*sub, o);
   add_json(*sub, o);
   return sub;
 }
@@ -141,6 +149,7 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_cluster(*sub, o);
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
   add_compare(*sub, o);
+  add_compare_residual(*sub, o);
   sub->add_option("--against", o.against,
                   "compare with a run: the event log that plumb rehearse or plumb train --log wrote");
   sub->add_flag("--single-stream", o.single_stream,

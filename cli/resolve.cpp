@@ -2,6 +2,7 @@
 #include "resolve.hpp"
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <string_view>
 
@@ -27,16 +28,6 @@ int in_range(std::string_view flag, int value, int least, int most) {
   return value;
 }
 
-Residual resolve_residual(const Options& options) {
-  const std::string name = options.residual.value_or("attnres-block");
-  for (const Residual residual : {Residual::standard, Residual::attnres_block, Residual::attnres_full}) {
-    if (name == to_string(residual)) {
-      return residual;
-    }
-  }
-  throw InputError(fmt::format("--residual '{}' is unknown, legal are standard, attnres-block and attnres-full", name));
-}
-
 // Everything about depth but the cuts. `units` is what even cuts deal out: decoder layers where they are known.
 struct Sublayers {
   int count = 0;
@@ -46,7 +37,7 @@ struct Sublayers {
   std::string description;
 };
 
-Sublayers from_decoder_layers(const Options& options, Residual residual) {
+Sublayers from_decoder_layers(const Options& options, const ResidualDesign& design) {
   ModelConfig model{.name = "model", .decoder_layers = 0, .hidden = 1024, .block_decoder_layers = {}};
   if (options.model) {
     model = load_model(*options.model);
@@ -57,7 +48,7 @@ Sublayers from_decoder_layers(const Options& options, Residual residual) {
   if (options.block_layers) {
     model.block_decoder_layers = in_range("--block-layers", *options.block_layers, 1, model.decoder_layers);
   }
-  if (residual == Residual::attnres_block && !model.block_decoder_layers) {
+  if (takes_block_size(design) && !model.block_decoder_layers) {
     throw InputError(
         fmt::format("{} has no attn_res_block_size, so it has an ordinary residual stream: give --block-layers K "
                     "(automatic would be {}){}",
@@ -71,31 +62,31 @@ Sublayers from_decoder_layers(const Options& options, Residual residual) {
                   .hidden = model.hidden,
                   .description = fmt::format("{}: {} decoder layers = {} sublayers", model.name, model.decoder_layers,
                                              model.sublayers())};
-  if (residual == Residual::attnres_block) {
+  if (takes_block_size(design)) {
     depth.description += fmt::format(", {} decoder layers = {} sublayers per block", block_layers, depth.block);
   }
   return depth;
 }
 
-Sublayers from_sublayers(const Options& options, Residual residual) {
+Sublayers from_sublayers(const Options& options, const ResidualDesign& design) {
   const int count = in_range("--sublayers", *options.sublayers, 1, max_sublayers);
   const int block = options.block ? in_range("--block", *options.block, 1, count) : automatic_block_layers(count);
   std::string description = fmt::format("{} sublayers", count);
-  if (residual == Residual::attnres_block) {
+  if (takes_block_size(design)) {
     description += fmt::format(", {} per block", block);
   }
   return {.count = count, .block = block, .units = count, .hidden = 1024, .description = std::move(description)};
 }
 
-Sublayers resolve_sublayers(const Options& options, Residual residual) {
+Sublayers resolve_sublayers(const Options& options, const ResidualDesign& design) {
   const int given = (options.model ? 1 : 0) + (options.layers ? 1 : 0) + (options.sublayers ? 1 : 0);
   if (given != 1) {
     throw InputError(given == 0 ? "no depth given: use --model NAME|config.json, --layers N or --sublayers L"
                                 : "--model, --layers and --sublayers exclude each other");
   }
-  if (residual != Residual::attnres_block && (options.block || options.block_layers)) {
+  if (!takes_block_size(design) && (options.block || options.block_layers)) {
     throw InputError(fmt::format("{} does not go with --residual {}", options.block ? "--block" : "--block-layers",
-                                 to_string(residual)));
+                                 to_string(design)));
   }
   if (options.sublayers && options.block_layers) {
     throw InputError("--block-layers counts decoder layers and does not go with --sublayers: use --block");
@@ -103,7 +94,7 @@ Sublayers resolve_sublayers(const Options& options, Residual residual) {
   if (!options.sublayers && options.block) {
     throw InputError("--block counts sublayers and goes with --sublayers only: use --block-layers");
   }
-  return options.sublayers ? from_sublayers(options, residual) : from_decoder_layers(options, residual);
+  return options.sublayers ? from_sublayers(options, design) : from_decoder_layers(options, design);
 }
 
 std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) {
@@ -140,6 +131,19 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
 }
 
 }  // namespace
+
+ResidualDesign resolve_design(const Options& options) {
+  const ResidualDesign design = parse_residual_design(options.residual.value_or("attnres-block"));
+  constexpr std::array<std::string_view, 4> counting = {"volume", "plan", "sim", "size"};
+  const bool runs = std::find(counting.begin(), counting.end(), options.subcommand) == counting.end();
+  if (runs && !is_run(design)) {
+    throw InputError(
+        fmt::format("--residual {} is counted and simulated (plumb volume, plan and sim) but not run: legal "
+                    "here are standard, attnres-block and attnres-full",
+                    to_string(design)));
+  }
+  return design;
+}
 
 void apply_layout(Options& options) {
   if (!options.layout) {
@@ -188,10 +192,12 @@ Layout resolve_layout(const Options& options) {
 }
 
 Depth resolve_depth(const Options& options, const Layout& layout) {
-  const Residual residual = resolve_residual(options);
-  const Sublayers sublayers = resolve_sublayers(options, residual);
+  const ResidualDesign design = resolve_design(options);
+  const Residual residual = lowered(design);
+  const Sublayers sublayers = resolve_sublayers(options, design);
+  require_depth(design, sublayers.count);
   const int chunks = layout.num_chunks();
-  const int block = residual == Residual::attnres_full ? 1 : sublayers.block;
+  const int block = sublayers_per_source(design, sublayers.block);
   std::vector<int> cuts;
   if (options.cuts == "even") {
     cuts = DepthMap::even_cuts(sublayers.count, sublayers.units, chunks);
@@ -210,9 +216,11 @@ Depth resolve_depth(const Options& options, const Layout& layout) {
     }
   }
   std::string description = sublayers.description;
+  if (!is_run(design)) description += fmt::format("; {}: {}", to_string(design), payload_text(design));
   if (options.cuts == "auto") description += fmt::format("; cuts {}", fmt::join(cuts, ","));
   const int hidden = options.hidden ? in_range("--hidden", *options.hidden, 1, 1 << 20) : sublayers.hidden;
   return {.map = DepthMap(sublayers.count, block, std::move(cuts), residual),
+          .design = design,
           .description = std::move(description),
           .hidden = hidden};
 }
@@ -227,6 +235,7 @@ Depth resolve_depth_or_none(const Options& options, const Layout& layout) {
   }
   const int chunks = layout.num_chunks();
   return {.map = DepthMap(chunks, chunks, DepthMap::even_cuts(chunks, chunks, chunks), Residual::standard),
+          .design = {.kind = ResidualKind::standard},
           .description = "no depth given: an ordinary residual, one tensor per hop",
           .hidden = options.hidden.value_or(1024)};
 }
@@ -268,7 +277,8 @@ Policy resolve_policy(const Options& options, const DepthMap& depth) {
     return named;
   }
   if (options.cache) {
-    throw InputError("--cache does not go with --residual standard, which has no blocks to route");
+    throw InputError(fmt::format("--cache does not go with --residual {}, which has no blocks to route",
+                                 to_string(resolve_design(options))));
   }
   return Policy::standard;
 }
@@ -285,7 +295,8 @@ UnitBytes resolve_bytes(const Options& options, int hidden) {
     throw InputError(fmt::format("--dtype '{}' is unknown, legal are bf16, fp16, fp32 and fp64", options.dtype));
   }
   in_range("--tokens", options.tokens, 1, 1 << 30);
-  return unit_bytes(options.tokens, hidden, storage_bytes, parse_gradient_wire(options.grad_wire));
+  const std::int64_t width = std::int64_t{hidden} * resolve_design(options).num_streams;
+  return unit_bytes(options.tokens, width, storage_bytes, parse_gradient_wire(options.grad_wire));
 }
 
 }  // namespace plumb::cli

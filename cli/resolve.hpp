@@ -10,6 +10,7 @@
 #include "plumb/schedule/named.hpp"
 #include "plumb/schedule/schedule.hpp"
 #include "plumb/simulator/cost_model.hpp"
+#include "plumb/sizing/residual_design.hpp"
 
 namespace plumb::cli {
 
@@ -18,8 +19,12 @@ void apply_layout(Options& options);
 
 Layout resolve_layout(const Options& options);
 
+// What --residual says. Throws InputError where the subcommand runs programs and the runtime does not run that design.
+ResidualDesign resolve_design(const Options& options);
+
 struct Depth {
   DepthMap map;
+  ResidualDesign design{};
   std::string description;  // "kimi-k3: 93 decoder layers = 186 sublayers, 12 decoder layers = 24 sublayers per block"
   int hidden = 0;
 };
@@ -48,6 +53,7 @@ Schedule resolve_schedule(const Options& options, const Layout& layout);
 // `standard` for a standard residual, else what --cache says.
 Policy resolve_policy(const Options& options, const DepthMap& depth);
 
+// Of one value of the design: all its tensors.
 UnitBytes resolve_bytes(const Options& options, int hidden);
 
 }  // namespace plumb::cli

@@ -6,6 +6,7 @@
 #include "auto.hpp"
 #include "cluster.hpp"
 #include "commands.hpp"
+#include "compare_residual.hpp"
 #include "costs.hpp"
 #include "memory.hpp"
 #include "network.hpp"
@@ -73,6 +74,7 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
 
 int run_sim(const Options& options) {
   require_cost_flags_fit(options);
+  if (options.compare_residual) return run_compare_residual_sim(options);
   if (!options.against.empty() && options.compare_cache) {
     throw InputError("--against is about one program and does not go with --compare-cache");
   }

@@ -5,8 +5,9 @@
 #include <nlohmann/json.hpp>
 
 #include "commands.hpp"
+#include "compare_residual.hpp"
 #include "output.hpp"
-#include "plumb/schedule/error.hpp"
+#include "plumb/sizing/residual_traffic.hpp"
 #include "resolve.hpp"
 
 namespace plumb::cli {
@@ -15,34 +16,22 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-constexpr Policy policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
+struct Counted {
+  Policy policy = Policy::standard;
+  PolicyVolume volume;
+  std::int64_t backward_units = 0;
+};
 
 struct Volumes {
   VolumeFormula formula;
-  std::vector<PolicyVolume> counted;  // like `policies`
-  std::vector<bool> equal_formula;
-  std::vector<std::int64_t> backward_units;
+  std::vector<Counted> counted;  // by policies_of()
 };
 
-// The backward sums travel over the same holdings; counted from the parents' side, apart from the forward count.
-std::int64_t backward_units(const Routing& routing) {
-  std::int64_t sum = 0;
-  for (const Holding& holding : routing.holdings) {
-    sum += static_cast<std::int64_t>(holding.children.size());
-  }
-  for (const Transfer& transfer : routing.transfers) {
-    sum += transfer.partial ? 1 : 0;
-  }
-  return sum;
-}
-
 Volumes measure(const Layout& layout, const DepthMap& depth) {
-  Volumes volumes{.formula = volume_formula(layout, depth), .counted = {}, .equal_formula = {}, .backward_units = {}};
-  for (const Policy policy : policies) {
+  Volumes volumes{.formula = volume_formula(layout, depth), .counted = {}};
+  for (const Policy policy : policies_of(depth.residual())) {
     const Routing routing = make_routing(layout, depth, policy);
-    volumes.counted.push_back(count_volume(routing, layout));
-    volumes.equal_formula.push_back(volumes.counted.back().units == expected_units(layout, depth, policy));
-    volumes.backward_units.push_back(backward_units(routing));
+    volumes.counted.push_back({policy, count_volume(routing, layout), backward_units(routing)});
   }
   return volumes;
 }
@@ -68,53 +57,68 @@ Json to_json(const PolicyVolume& volume, bool with_urgent) {
           {"hops", std::move(hops)}};
 }
 
-void print_json(const Layout& layout, const DepthMap& depth, const UnitBytes& bytes, const Volumes& volumes) {
+Json checks_of(const Volumes& volumes) {
+  Json checks;
+  bool backward_equals_forward = true;
+  Json naive_equals_paper;  // null unless aligned
+  for (const Counted& counted : volumes.counted) {
+    backward_equals_forward = backward_equals_forward && counted.backward_units == counted.volume.units;
+    if (counted.policy == Policy::naive) {
+      if (volumes.formula.aligned) {
+        naive_equals_paper = static_cast<double>(counted.volume.block_units) == volumes.formula.naive_paper_units;
+      }
+      continue;
+    }
+    checks[fmt::format("{}_equals_exact_minimum", to_string(counted.policy))] =
+        counted.volume.units == volumes.formula.exact_minimum_units;
+  }
+  if (volumes.counted.front().policy == Policy::naive) checks["naive_equals_paper"] = std::move(naive_equals_paper);
+  checks["backward_equals_forward"] = backward_equals_forward;
+  return checks;
+}
+
+void print_json(const Layout& layout, const Depth& depth, const UnitBytes& bytes, const Volumes& volumes) {
   const VolumeFormula& formula = volumes.formula;
   Json out;
   out["layout"] = {{"pp", layout.pp()},
                    {"vp", layout.vp()},
                    {"chunks", layout.num_chunks()},
                    {"placement", to_string(layout.placement())},
-                   {"sublayers", depth.sublayers()},
-                   {"block_sublayers", depth.block_sublayers()},
-                   {"blocks", depth.num_blocks()},
-                   {"cuts", std::vector<int>(depth.cuts().begin(), depth.cuts().end())}};
-  bool backward_equals_forward = true;
-  for (std::size_t i = 0; i < std::size(policies); ++i) {
-    out[std::string(to_string(policies[i]))] = to_json(volumes.counted[i], policies[i] == Policy::cached);
-    backward_equals_forward = backward_equals_forward && volumes.backward_units[i] == volumes.counted[i].units;
+                   {"sublayers", depth.map.sublayers()},
+                   {"block_sublayers", depth.map.block_sublayers()},
+                   {"blocks", depth.map.num_blocks()},
+                   {"cuts", std::vector<int>(depth.map.cuts().begin(), depth.map.cuts().end())}};
+  for (const Counted& counted : volumes.counted) {
+    out[std::string(to_string(counted.policy))] = to_json(counted.volume, counted.policy == Policy::cached);
   }
   out["formula"] = {{"aligned", formula.aligned},
                     {"blocks_per_chunk", formula.blocks_per_chunk},
                     {"naive_paper_units", formula.naive_paper_units},
                     {"cached_paper_units", formula.cached_paper_units},
                     {"exact_minimum_units", formula.exact_minimum_units}};
-  const auto naive_without_embedding = static_cast<double>(volumes.counted[0].block_units);
-  Json naive_equals_paper;  // null unless aligned
-  if (formula.aligned) {
-    naive_equals_paper = naive_without_embedding == formula.naive_paper_units;
-  }
-  out["checks"] = {{"relay_equals_exact_minimum", volumes.counted[1].units == formula.exact_minimum_units},
-                   {"cached_equals_exact_minimum", volumes.counted[2].units == formula.exact_minimum_units},
-                   {"direct_equals_exact_minimum", volumes.counted[3].units == formula.exact_minimum_units},
-                   {"naive_equals_paper", std::move(naive_equals_paper)},
-                   {"backward_equals_forward", backward_equals_forward}};
+  out["checks"] = checks_of(volumes);
   out["forward_bytes_per_unit"] = bytes.value;
   out["backward_bytes_per_unit"] = bytes.gradient_wire;
+  out["residual"] = to_string(depth.design);
+  out["tensors_per_unit"] = depth.design.num_streams;
   fmt::print("{}\n", out.dump());
+}
+
+std::string unit_text(const ResidualDesign& design) {
+  return design.num_streams == 1 ? "[tokens, d] tensors" : fmt::format("{} [tokens, d] tensors", design.num_streams);
 }
 
 void print_table(const Layout& layout, const Depth& depth, const UnitBytes& bytes, const Volumes& volumes) {
   const VolumeFormula& formula = volumes.formula;
+  const bool has_blocks = depth.map.residual() != Residual::standard;
   fmt::print(
-      "{}\n{} ranks x {} virtual stages = {} chunks ({} placement), {} blocks; units are [tokens, d] tensors per "
-      "microbatch, forward\n\n",
+      "{}\n{} ranks x {} virtual stages = {} chunks ({} placement), {}; units are {} per microbatch, forward\n\n",
       depth.description, layout.pp(), layout.vp(), layout.num_chunks(), to_string(layout.placement()),
-      depth.map.num_blocks());
+      has_blocks ? fmt::format("{} blocks", depth.map.num_blocks()) : "no blocks", unit_text(depth.design));
   Table table({"policy", "units", "blocks", "embedding", "partials", "peak hop", "forward bytes", "backward bytes"});
-  for (std::size_t i = 0; i < std::size(policies); ++i) {
-    const PolicyVolume& volume = volumes.counted[i];
-    table.add({std::string(to_string(policies[i])), fmt::to_string(volume.units), fmt::to_string(volume.block_units),
+  for (const Counted& counted : volumes.counted) {
+    const PolicyVolume& volume = counted.volume;
+    table.add({std::string(to_string(counted.policy)), fmt::to_string(volume.units), fmt::to_string(volume.block_units),
                fmt::to_string(volume.embedding_units), fmt::to_string(volume.partial_units),
                fmt::to_string(volume.peak_hop_units),
                bytes_text(static_cast<double>(volume.units) * static_cast<double>(bytes.value)),
@@ -122,6 +126,7 @@ void print_table(const Layout& layout, const Depth& depth, const UnitBytes& byte
   }
   table.add({"formula (exact minimum)", fmt::to_string(formula.exact_minimum_units)});
   fmt::print("{}", table.text());
+  if (!has_blocks) return;
   fmt::print("\nthe paper's formulas, without embedding and partials{}: naive {:g}, cached {:g}\n",
              formula.aligned ? "" : " (an estimate: chunks do not close equal whole blocks)", formula.naive_paper_units,
              formula.cached_paper_units);
@@ -133,15 +138,13 @@ void print_table(const Layout& layout, const Depth& depth, const UnitBytes& byte
 }  // namespace
 
 int run_volume(const Options& options) {
+  if (options.compare_residual) return run_compare_residual_volume(options);
   const Layout layout = resolve_layout(options);
   const Depth depth = resolve_depth(options, layout);
-  if (depth.map.residual() == Residual::standard) {
-    throw InputError("--residual standard has no blocks to count: one tensor crosses each boundary between ranks");
-  }
   const UnitBytes bytes = resolve_bytes(options, depth.hidden);
   const Volumes volumes = measure(layout, depth.map);
   if (options.json) {
-    print_json(layout, depth.map, bytes, volumes);
+    print_json(layout, depth, bytes, volumes);
   } else {
     print_table(layout, depth, bytes, volumes);
   }

@@ -58,7 +58,6 @@ TEST_CASE("depths and cuts that cannot be are refused with what is legal", "[cli
   require_refused("volume --sublayers 8 --block-layers 2", "--block");
   require_refused("volume --layers 8 --block 2", "--block-layers");
   require_refused("volume --sublayers 8 --residual full", "attnres-full");
-  require_refused("volume --sublayers 8 --residual standard", "standard");
   require_refused("volume --pp 3 --sublayers 8 --cuts 5,3,8", "3");
   require_refused("volume --pp 3 --sublayers 8 --cuts 2,9,8", "9");
   require_refused("volume --pp 3 --sublayers 8 --cuts 2,4,7", "7");

@@ -43,6 +43,13 @@ TEST_CASE("a decoder layer is two sublayers and blocks are an eighth of the laye
   CHECK(plan.chosen().depth.num_blocks() == 8);
 }
 
+TEST_CASE("residual designs that are only counted are not trained", "[examples]") {
+  for (const char* name : {"mhc:4", "deepnet", "denseformer"}) {
+    const std::string no = refusal([&](TrainOptions& options) { options.shared.residual = name; });
+    CHECK(no.find("not run: legal here are standard, attnres-block and attnres-full") != std::string::npos);
+  }
+}
+
 TEST_CASE("the chosen policy runs first, each other one step, and the chosen one the rest", "[examples]") {
   TrainOptions options = given_text();
   options.shared.pp = 2;

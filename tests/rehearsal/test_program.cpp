@@ -119,6 +119,8 @@ TEST_CASE("a log says how the rehearsal was impaired", "[rehearsal]") {
 
 TEST_CASE("times, sizes and costs that cannot be are refused with what is legal", "[rehearsal]") {
   require_refused(layout + small + " --action-us F=0,I=1,W=1", "F takes no time");
+  for (const char* residual : {"mhc:4", "deepnet", "muddformer"})
+    require_refused(layout + costs + small + " --residual " + residual, "not run: legal here are standard");
   require_refused(layout + small + " --action-us F=-1,I=1,W=1", "--action-us F");
   require_refused(layout + small + " --action-us F=1000", "no cost of B");
   require_refused(layout + small + " --schedule zb-v --action-us F=1000,B=2000", "no cost of I");

@@ -4,6 +4,7 @@
 #include "plumb/sizing/device_work.hpp"
 #include "plumb/sizing/model_config.hpp"
 #include "plumb/sizing/residual_io.hpp"
+#include "plumb/sizing/residual_traffic.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
@@ -79,6 +80,26 @@ TEST_CASE("a design's traffic is that of its values times its tensors", "[sizing
   // Twice the sources, for every sublayer is one.
   CHECK(values("attnres-full", Policy::naive) == 5 + 9 + 13 + 17 + 21 + 25 + 29);
   CHECK(values("mhc:4+attnres-block", Policy::direct) == values("attnres-block", Policy::direct));
+}
+
+TEST_CASE("what is resident is what a rank made or received", "[sizing]") {
+  const Layout layout(4, 2, 8);
+  const std::vector<int> cuts = DepthMap::even_cuts(32, 16, 8);
+  const auto resident = [&](const char* name, Policy policy) {
+    const ResidualDesign design = parse_residual_design(name);
+    const ResidualTraffic traffic =
+        residual_traffic(layout, DepthMap(32, sublayers_per_source(design, 8), cuts, lowered(design)), policy);
+    CHECK(traffic.equals_formula());
+    return traffic.resident_units;
+  };
+  CHECK(resident("standard", Policy::standard) == 2);  // a hidden state received for each of its two chunks
+  // The last rank ends up with the embedding and all 16 outputs; twice what came before its first chunk under naive.
+  CHECK(resident("denseformer", Policy::cached) == 17);
+  CHECK(resident("denseformer", Policy::direct) == 17);
+  CHECK(resident("denseformer", Policy::naive) == (1 + 3 * 2 + 2) + (1 + 7 * 2 + 2));
+  // Four blocks of two chunks: all sources, and the partial that reached its second chunk.
+  CHECK(resident("attnres-block", Policy::cached) == 5 + 2);
+  CHECK(policies_of(Residual::standard) == std::vector{Policy::standard});
 }
 
 TEST_CASE("reads and writes of the residual are those of the papers' tables", "[sizing]") {
