@@ -22,13 +22,15 @@ namespace {
 
 constexpr int pp = 64;
 constexpr int vp = 8;
+constexpr int ranks_per_node = 8;
 constexpr int sublayers = 1024;
 constexpr int block = 64;
 
 constexpr const char* usage_text =
     "usage: plumb bench sim [--policy NAME] [--microbatches M] [--json]\n\n"
     "  Simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, u = .05: cards one message at a time, cards shared\n"
-    "  fairly without and with streams, and without limits as a longest path, built and evaluated again.\n"
+    "  fairly without and with streams, eight ranks of a node through one card, and without limits as a longest path,\n"
+    "  built and evaluated again.\n"
     "  --policy NAME       standard, naive, relay, cached or direct [standard, cached and direct]\n"
     "  --microbatches M    instead of 1024\n"
     "  --json              one JSON object on standard output\n";
@@ -75,6 +77,25 @@ class Report {
   std::vector<std::string> rows_;
 };
 
+// Within a node every rank has nine times the rate of the card through which all of them leave it.
+NetworkModel shared_by_nodes(double bytes_per_s) {
+  NetworkModel network = uniform_network(pp, bytes_per_s, SimTime(0));
+  NetworkTier inner = uniform_network(pp, 9 * bytes_per_s, SimTime(0)).tiers.front();
+  NetworkTier& outer = network.tiers.front();
+  for (std::size_t r = 0; r < static_cast<std::size_t>(pp); ++r) {
+    const std::size_t first = r / ranks_per_node * ranks_per_node;
+    inner.group[r] = static_cast<std::int32_t>(r / ranks_per_node);
+    outer.egress[r] = outer.egress[first];
+    outer.ingress[r] = outer.ingress[first];
+    for (std::vector<ResourceId>* ends : {&inner.egress, &inner.ingress}) {
+      (*ends)[r] = ResourceId(network.resources.size());
+      network.resources.push_back({fmt::format("rank {} within its node", r), 9 * bytes_per_s});
+    }
+  }
+  network.tiers.insert(network.tiers.begin(), std::move(inner));
+  return network;
+}
+
 void measure(const std::string& name, int microbatches, Report& report) {
   const bool standard = name == "standard";
   const Policy policy = standard ? Policy::standard : parse_policy(name);
@@ -103,19 +124,21 @@ void measure(const std::string& name, int microbatches, Report& report) {
     row.events = num_actions + row.messages;
     row.step = simulate(program, costs).step;
   });
-  const auto fair = [&](const std::string& way, CommStreams streams) {
+  const auto fair = [&](const std::string& way, NetworkModel network, CommStreams streams) {
     timed(way, [&] {
-      NetworkModel network = uniform_network(pp, rate, SimTime(0));
       network.streams = streams;
       NetworkStats stats;
       row.step = simulate_network(program, costs, network, &stats).step;
       row.events = stats.num_events;
     });
   };
-  fair("fair", CommStreams::unordered);
-  fair("fair, single", CommStreams::single);
-  fair("fair, per-direction", CommStreams::per_direction);
-  fair("fair, batched", CommStreams::batched);
+  const NetworkModel cards = uniform_network(pp, rate, SimTime(0));
+  fair("fair", cards, CommStreams::unordered);
+  fair("fair, single", cards, CommStreams::single);
+  fair("fair, per-direction", cards, CommStreams::per_direction);
+  fair("fair, batched", cards, CommStreams::batched);
+  fair("card per node", shared_by_nodes(rate), CommStreams::unordered);
+  fair("card per node, single", shared_by_nodes(rate), CommStreams::single);
   std::optional<LongestPath> path;
   timed("path, built", [&] {
     path.emplace(program, bytes, uniform_network(pp, std::numeric_limits<double>::infinity(), unit));

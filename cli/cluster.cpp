@@ -14,6 +14,7 @@
 #include "plumb/sizing/cluster_file.hpp"
 #include "plumb/sizing/layer_costs.hpp"
 #include "plumb/sizing/pipeline_costs.hpp"
+#include "plumb/sizing/pipeline_network.hpp"
 #include "plumb/sizing/profile.hpp"
 #include "resolve.hpp"
 
@@ -78,10 +79,6 @@ void require_cost_flags_fit(const Options& options) {
   if (gives_link(options)) {
     throw InputError("--cluster says what messages take: --hop-us, --hop-GBps and --unit-us do not go with it");
   }
-  // One network of equal cards would be made of links that differ.
-  if (options.streams || options.sharing.value_or("exclusive") != "exclusive") {
-    throw InputError("--sharing fair and --streams take one link for all ranks and do not go with --cluster");
-  }
   if (options.profile) return;
   if (!options.model) throw InputError("--cluster needs --model, whose layers it costs");
   if (options.hidden) throw InputError("--hidden does not go with --cluster: the model says its width");
@@ -111,6 +108,10 @@ CostModel resolve_cluster_costs(const Options& options, const DepthMap& depth, c
   }
   apply_stragglers(times, cluster, layout);
   return CostModel(std::move(times), pipeline_links(cluster, layout.pp(), degrees, bytes), bytes);
+}
+
+NetworkModel resolve_cluster_network(const Options& options, CommStreams streams) {
+  return pipeline_network(load_cluster(*options.cluster).cluster, options.pp, resolve_degrees(options), streams);
 }
 
 std::string cluster_text(const Options& options) {

@@ -9,6 +9,7 @@
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/layout.hpp"
 #include "plumb/simulator/cost_model.hpp"
+#include "plumb/simulator/network_model.hpp"
 
 namespace plumb::cli {
 
@@ -18,6 +19,9 @@ void require_cost_flags_fit(const Options& options);
 // REQUIRES --cluster or --profile. Times from the profile where one is given, else by the layers of --model; links from
 // the cluster, else those of the flags for messages.
 CostModel resolve_cluster_costs(const Options& options, const DepthMap& depth, const UnitBytes& bytes);
+
+// REQUIRES --cluster. Its interfaces as the ranks share them, its protocol.
+NetworkModel resolve_cluster_network(const Options& options, CommStreams streams);
 
 // "times of each chunk by the layers of kimi-k3 on h100, 8 x 8 devices per rank".
 std::string cluster_text(const Options& options);

@@ -8,6 +8,7 @@
 
 #include <fmt/format.h>
 
+#include "cluster.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb::cli {
@@ -19,6 +20,8 @@ constexpr std::array<std::pair<std::string_view, CommStreams>, 4> stream_names{{
     {"per-direction", CommStreams::per_direction},
     {"batched", CommStreams::batched},
 }};
+
+constexpr std::int64_t max_eager_bytes = std::int64_t{1} << 50;
 
 CommStreams parse_streams(std::string_view text) {
   for (const auto& [name, streams] : stream_names) {
@@ -33,6 +36,13 @@ std::string_view name_of(CommStreams wanted) {
     if (streams == wanted) return name;
   }
   return {};
+}
+
+NetworkModel network_of_link(int num_ranks, const Link& link, const UnitBytes& bytes) {
+  const double rate = link.value_unit == SimTime(0)
+                          ? std::numeric_limits<double>::infinity()
+                          : static_cast<double>(bytes.value) * 1e12 / static_cast<double>(link.value_unit.count());
+  return uniform_network(num_ranks, rate, link.latency);
 }
 
 void require_fair(bool given, std::string_view flag) {
@@ -61,33 +71,44 @@ std::optional<NetworkModel> resolve_network(const Options& options, const Link& 
     return std::nullopt;
   }
   require_plain(options.single_stream, "--single-stream");
-  require_plain(options.compare_cache, "--compare-cache");
   require_plain(options.compare.has_value(), "--compare");
   require_plain(!options.against.empty(), "--against");
-  const double rate = link.value_unit == SimTime(0)
-                          ? std::numeric_limits<double>::infinity()
-                          : static_cast<double>(bytes.value) * 1e12 / static_cast<double>(link.value_unit.count());
-  NetworkModel network = uniform_network(options.pp, rate, link.latency);
-  network.streams = parse_streams(options.streams.value_or("unordered"));
-  network.protocol.eager_limit_bytes = options.eager_bytes.value_or(0);
-  network.protocol.launch = from_us(options.launch_us.value_or(0), "--launch-us");
-  network.protocol.compute_share_while_active = options.comm_share.value_or(0);
+  const CommStreams streams = parse_streams(options.streams.value_or("unordered"));
+  NetworkModel network =
+      options.cluster ? resolve_cluster_network(options, streams) : network_of_link(options.pp, link, bytes);
+  network.streams = streams;
+  MessageProtocol& protocol = network.protocol;
+  if (options.eager_bytes.value_or(0) > max_eager_bytes) {
+    throw InputError(fmt::format("--eager-bytes {} is more than any message has, legal are 0 to {}",
+                                 *options.eager_bytes, max_eager_bytes));
+  }
+  if (options.eager_bytes) protocol.eager_limit_bytes = *options.eager_bytes * options.tp.value_or(1);
+  if (options.launch_us) protocol.launch = from_us(*options.launch_us, "--launch-us");
+  if (options.comm_share) protocol.compute_share_while_active = *options.comm_share;
   require_sound(network, options.pp);
   return network;
 }
 
-std::string network_text(const NetworkModel& network) {
-  return fmt::format(
-      "network: messages share the cards fairly; streams {}; eager up to {} bytes; launch {:g} us; "
-      "{:g} % of compute taken by messages under way",
-      name_of(network.streams), network.protocol.eager_limit_bytes, to_us(network.protocol.launch),
-      network.protocol.compute_share_while_active * 100);
+std::string network_text(const Options& options, const NetworkModel& network) {
+  const MessageProtocol& protocol = network.protocol;
+  std::string text = fmt::format(
+      "network: messages share {} fairly; streams {}; eager up to {} bytes{}; launch {:g} us; {:g} % of compute taken "
+      "by "
+      "messages under way",
+      options.cluster ? "interfaces" : "the cards", name_of(network.streams),
+      protocol.eager_limit_bytes / options.tp.value_or(1), options.tp ? " of a device" : "", to_us(protocol.launch),
+      protocol.compute_share_while_active * 100);
+  if (protocol.compute_share_while_waiting > 0)
+    text += fmt::format(", {:g} % by waiting ones", protocol.compute_share_while_waiting * 100);
+  return text;
 }
 
 std::string network_json(const NetworkModel& network) {
-  return fmt::format(R"({{"sharing":"fair","streams":"{}","eager_bytes":{},"launch_us":{:g},"comm_share":{:g}}})",
-                     name_of(network.streams), network.protocol.eager_limit_bytes, to_us(network.protocol.launch),
-                     network.protocol.compute_share_while_active);
+  const MessageProtocol& protocol = network.protocol;
+  return fmt::format(
+      R"({{"sharing":"fair","streams":"{}","eager_bytes":{},"launch_us":{:g},"comm_share":{:g},"waiting_share":{:g}}})",
+      name_of(network.streams), protocol.eager_limit_bytes, to_us(protocol.launch), protocol.compute_share_while_active,
+      protocol.compute_share_while_waiting);
 }
 
 }  // namespace plumb::cli

@@ -111,8 +111,8 @@ int run_sim(const Options& options) {
     if (options.cache) {
       throw InputError("--cache names one policy and does not go with --compare-cache, which runs them all");
     }
-    const std::vector<PolicyRow> rows =
-        compare_policies(schedule, depth.map, costs, resolve_simulation(options), options.post_ahead);
+    const std::vector<PolicyRow> rows = compare_policies(schedule, depth.map, costs, resolve_simulation(options),
+                                                         options.post_ahead, network ? &*network : nullptr);
     if (options.show_cluster) throw InputError("--show-cluster does not go with --compare-cache");
     if (options.json) {
       fmt::print("{{\"policies\":{}}}\n", to_json(rows));
@@ -127,9 +127,7 @@ int run_sim(const Options& options) {
   };
   const SimOptions simulation = resolve_simulation(options);
   PlanCosts plan = costs.plan_costs();
-  const bool one_at_a_time =
-      network && (network->streams == CommStreams::single || network->streams == CommStreams::batched);
-  plan.duplex = one_at_a_time ? Duplex::half : simulation.duplex;
+  plan.duplex = planned_duplex(simulation, network ? &*network : nullptr);
   Program program = lowered(plan);
   if (!options.against.empty()) {
     // Training plans with the default costs, whatever its actions take.
@@ -158,7 +156,7 @@ int run_sim(const Options& options) {
     fmt::print("{}{}", searched, searched.empty() ? "" : "\n");
     if (options.show_cluster) fmt::print("{}\n", shown_cluster(options, false));
     print_report(options, depth, program, report);
-    if (network) fmt::print("\n{}\n", network_text(*network));
+    if (network) fmt::print("\n{}\n", network_text(options, *network));
   }
   return 0;
 }

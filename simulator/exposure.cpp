@@ -3,7 +3,9 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
+#include "alone_times.hpp"
 #include "step_graph.hpp"
 
 namespace plumb {
@@ -13,8 +15,12 @@ constexpr SimTime unknown{-1};
 
 class Follower {
  public:
-  Follower(const Program& program, const Timeline& timeline)
-      : program_(program), timeline_(timeline), graph_(program), computed_(graph_.num_steps(), unknown) {}
+  Follower(const Program& program, const Timeline& timeline, AloneTimes alone)
+      : program_(program),
+        timeline_(timeline),
+        alone_(std::move(alone)),
+        graph_(program),
+        computed_(graph_.num_steps(), unknown) {}
 
   // When the last computation behind compute step `index` of `rank` had ended, its predecessor on the rank included.
   SimTime inputs_computed(RankId rank, std::size_t index) {
@@ -27,8 +33,10 @@ class Follower {
 
   Exposure split(RankId rank, std::size_t index) {
     Exposure parts;
-    const SimTime from = inputs_computed(rank, index);
-    SimTime until = timeline_.ranks[rank.index()].compute[index].start;
+    const ComputeTimes& times = timeline_.ranks[rank.index()].compute[index];
+    if (times.exposed <= SimTime(0)) return parts;
+    const SimTime from = times.start - times.exposed;
+    SimTime until = times.start;
     const RankProgram& steps = program_.ranks[rank.index()];
     std::optional<Awaited> last = last_input(rank, steps.compute[index].waits);
     // Each turn goes one event back in time; a damaged log may stand still, so the walk is bounded.
@@ -72,14 +80,23 @@ class Follower {
     const CommStep& step = comm_step(last);
     if (step.kind == CommKind::add || step.kind == CommKind::zero) return last_input(last.rank, step.waits);
     const MessageTimes& times = timeline_.messages[step.message.index()];
-    take(parts.wire, times.start, until, from);
-    take(parts.queue, std::max(times.send_ready, times.posted), until, from);
-    const bool sender_last = times.send_ready >= times.posted;
-    take(parts.wait, sender_last ? times.send_ready : times.posted, until, from);
+    const SimTime end = step.kind == CommKind::send ? times.sent : times.arrived;
+    const SimTime alone = alone_.of(program_.messages[step.message.index()], end - times.start);
     const MessageEnds& ends = graph_.ends(step.message);
-    const RankId rank = sender_last ? program_.sender(step.message) : program_.receiver(step.message);
-    const Wait end = graph_.local(rank, sender_last ? ends.send : ends.receive);
-    return last_input(rank, program_.ranks[rank.index()].comm[static_cast<std::size_t>(end.step)].waits);
+    if (times.posted > times.start && step.kind == CommKind::receive) {
+      // It left before its receive was there.
+      take(parts.queue, std::max(times.posted, times.start + alone), until, from);
+      take(parts.wait, times.start + alone, until, from);
+    }
+    take(parts.wire, end - alone, until, from);
+    take(parts.queue, times.start, until, from);
+    const SimTime ready = times.posted > times.start ? times.send_ready : std::max(times.send_ready, times.posted);
+    take(parts.wire, std::max(ready, times.start - alone_.launch()), until, from);
+    take(parts.queue, ready, until, from);
+    take(parts.wait, times.send_ready, until, from);
+    const RankId rank = program_.sender(step.message);
+    const Wait send = graph_.local(rank, ends.send);
+    return last_input(rank, program_.ranks[rank.index()].comm[static_cast<std::size_t>(send.step)].waits);
   }
 
   const CommStep& comm_step(const Awaited& last) const {
@@ -139,6 +156,7 @@ class Follower {
 
   const Program& program_;
   const Timeline& timeline_;
+  const AloneTimes alone_;
   const StepGraph graph_;
   std::vector<SimTime> computed_;  // [step], communication steps only
   std::vector<Behind> pending_;
@@ -161,10 +179,8 @@ void date_sums(const Program& program, Timeline& timeline) {
   }
 }
 
-}  // namespace
-
-std::vector<Exposure> exposure(const Program& program, const Timeline& timeline) {
-  Follower follower(program, timeline);
+std::vector<Exposure> split_all(const Program& program, const Timeline& timeline, AloneTimes alone) {
+  Follower follower(program, timeline, std::move(alone));
   std::vector<Exposure> all(program.ranks.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     for (std::size_t i = 0; i < program.ranks[r].compute.size(); ++i) {
@@ -177,9 +193,20 @@ std::vector<Exposure> exposure(const Program& program, const Timeline& timeline)
   return all;
 }
 
+}  // namespace
+
+std::vector<Exposure> exposure(const Program& program, const Timeline& timeline) {
+  return split_all(program, timeline, AloneTimes());
+}
+
+std::vector<Exposure> exposure(const Program& program, const Timeline& timeline, const CostModel& costs,
+                               const NetworkModel& network) {
+  return split_all(program, timeline, AloneTimes(program, costs, network));
+}
+
 void complete_measured(const Program& program, Timeline& timeline) {
   date_sums(program, timeline);
-  Follower follower(program, timeline);
+  Follower follower(program, timeline, AloneTimes());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     RankTimeline& rank = timeline.ranks[r];
     for (std::size_t i = 0; i < rank.compute.size(); ++i) {

@@ -52,12 +52,17 @@ RankReport report_rank(const Program& program, const CostModel& costs, const Tim
   const RankTimeline& times = timeline.ranks[rank.index()];
   const IdleSplitter phases(program.ranks[rank.index()], times, timeline.step);
   SimTime idle_since{0};
-  for (const ComputeTimes& compute : times.compute) {
-    report.busy += compute.end - compute.start;
+  for (std::size_t i = 0; i < times.compute.size(); ++i) {
+    const ComputeTimes& compute = times.compute[i];
+    const Op op = program.ranks[rank.index()].compute[i].compute.op;
+    (op == Op::forward           ? report.work.forward
+     : op == Op::backward_weight ? report.work.backward_weight
+                                 : report.work.backward) += compute.end - compute.start;
     report.bubble.waiting += compute.exposed;
     phases.add(idle_since, compute.start - compute.exposed, report.bubble);
     idle_since = compute.end;
   }
+  report.busy = report.work.total();
   phases.add(idle_since, timeline.step, report.bubble);
   report.memory = memory_peak(memory_curve(program, timeline, rank), costs.bytes());
   return report;
@@ -80,7 +85,7 @@ void report_traffic(const Program& program, const CostModel& costs, const Timeli
     auto& [hop, units] = hops[{transfer.from_chunk, transfer.to_chunk}];
     hop.from_rank = transfer.from;
     hop.to_rank = transfer.to;
-    hop.queued += times.start - std::max(times.send_ready, times.posted);
+    hop.queued += std::max(SimTime(0), times.start - std::max(times.send_ready, times.posted));
     hop.on_wire += times.arrived - times.start;
     const bool forward = program.messages[m].direction == Direction::forward;
     (forward ? units.forward : units.backward) += times.units;
@@ -128,13 +133,21 @@ void report_bubble(SimReport& report) {
 
 }  // namespace
 
-SimReport make_report(const Program& program, const CostModel& costs, const Timeline& timeline) {
+SimReport make_report(const Program& program, const CostModel& costs, const Timeline& timeline,
+                      const NetworkModel* network) {
   SimReport report;
   report.step = timeline.step;
   report.memory_within_slots = true;
+  report.times_add_up = true;
+  const std::vector<Exposure> exposed =
+      network != nullptr ? exposure(program, timeline, costs, *network) : exposure(program, timeline);
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     report.ranks.push_back(report_rank(program, costs, timeline, RankId(r)));
-    const MemoryPeak& peak = report.ranks.back().memory;
+    RankReport& rank = report.ranks.back();
+    rank.exposed = exposed[r];
+    report.times_add_up = report.times_add_up && rank.exposed.total() == rank.bubble.waiting &&
+                          rank.work.total() + rank.bubble.total() == report.step;
+    const MemoryPeak& peak = rank.memory;
     report.memory_within_slots = report.memory_within_slots && peak.value_slots <= program.ranks[r].num_value_slots &&
                                  peak.gradient_slots <= program.ranks[r].num_gradient_slots;
   }

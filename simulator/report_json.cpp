@@ -26,24 +26,30 @@ Json bubble_json(const Bubble& bubble) {
 
 Json rank_json(const RankReport& rank) {
   const MemoryPeak& memory = rank.memory;
-  return {{"rank", rank.rank.value},
-          {"busy_us", to_us(rank.busy)},
-          {"idle_us", to_us(rank.bubble.total())},
-          {"exposed_comm_us", to_us(rank.bubble.waiting)},
-          {"bubble_us", bubble_json(rank.bubble)},
-          {"peak_activation_chunks", memory.each.activation_chunks},
-          {"peak_resident_units", memory.each.block_units},
-          {"peak_partial_units", memory.each.partial_units},
-          {"peak_gradient_units", memory.each.gradient_units},
-          {"peak_passing_gradient_units", memory.each.passing_gradient_units},
-          {"peak_bytes", memory.bytes},
-          {"at_peak_bytes",
-           {{"at_us", to_us(memory.at)},
-            {"resident_units", memory.live.block_units},
-            {"partial_units", memory.live.partial_units},
-            {"gradient_units", memory.live.gradient_units},
-            {"passing_gradient_units", memory.live.passing_gradient_units},
-            {"activation_chunks", memory.live.activation_chunks}}}};
+  return {
+      {"rank", rank.rank.value},
+      {"busy_us", to_us(rank.busy)},
+      {"forward_us", to_us(rank.work.forward)},
+      {"backward_us", to_us(rank.work.backward)},
+      {"backward_weight_us", to_us(rank.work.backward_weight)},
+      {"idle_us", to_us(rank.bubble.total())},
+      {"exposed_comm_us", to_us(rank.bubble.waiting)},
+      {"exposed_us",
+       {{"wait", to_us(rank.exposed.wait)}, {"queue", to_us(rank.exposed.queue)}, {"wire", to_us(rank.exposed.wire)}}},
+      {"bubble_us", bubble_json(rank.bubble)},
+      {"peak_activation_chunks", memory.each.activation_chunks},
+      {"peak_resident_units", memory.each.block_units},
+      {"peak_partial_units", memory.each.partial_units},
+      {"peak_gradient_units", memory.each.gradient_units},
+      {"peak_passing_gradient_units", memory.each.passing_gradient_units},
+      {"peak_bytes", memory.bytes},
+      {"at_peak_bytes",
+       {{"at_us", to_us(memory.at)},
+        {"resident_units", memory.live.block_units},
+        {"partial_units", memory.live.partial_units},
+        {"gradient_units", memory.live.gradient_units},
+        {"passing_gradient_units", memory.live.passing_gradient_units},
+        {"activation_chunks", memory.live.activation_chunks}}}};
 }
 
 Json hop_json(const HopReport& hop) {
@@ -77,7 +83,8 @@ std::string to_json(const SimReport& report) {
                     {"bytes_per_step", report.bytes_per_step}}},
                   {"checks",
                    {{"traffic_equals_formula", report.traffic_equals_formula},
-                    {"memory_within_slots", report.memory_within_slots}}}};
+                    {"memory_within_slots", report.memory_within_slots},
+                    {"times_add_up", report.times_add_up}}}};
   return json.dump();
 }
 

@@ -17,18 +17,32 @@ Link link_of(const Tier& tier, const PointToPoint& p2p, const Degrees& degrees, 
   return link_from_rate(from_us(tier.latency_us + p2p.launch_us, "the latency of a tier"), rate, bytes);
 }
 
+// The innermost tier that holds both ranks, which the slowest pair of counterparts talks through.
+std::size_t tier_of_ranks(const Cluster& cluster, int from, int to, const Degrees& degrees) {
+  std::size_t tier = 0;
+  while (tier + 1 < cluster.tiers.size() &&
+         span_of_rank(cluster.tiers[tier], from, degrees) != span_of_rank(cluster.tiers[tier], to, degrees))
+    ++tier;
+  return tier;
+}
+
 }  // namespace
 
+std::int32_t span_of_rank(const Tier& tier, int rank, const Degrees& degrees) {
+  if (tier.span_gpus == 0) return 0;
+  const std::int64_t first = static_cast<std::int64_t>(rank) * degrees.gpus() / tier.span_gpus;
+  const std::int64_t last = (static_cast<std::int64_t>(rank + 1) * degrees.gpus() - 1) / tier.span_gpus;
+  return first == last ? static_cast<std::int32_t>(first) : -1 - rank;
+}
+
 LinkTable pipeline_links(const Cluster& cluster, int num_ranks, const Degrees& degrees, const UnitBytes& bytes) {
-  const std::int64_t step = degrees.gpus();
-  require_room(cluster, num_ranks * step);
+  require_room(cluster, static_cast<std::int64_t>(num_ranks) * degrees.gpus());
   LinkTable table{.num_ranks = num_ranks, .links = {}, .of_pair = {}};
   for (const Tier& tier : cluster.tiers)
     table.links.push_back(link_of(tier, cluster.p2p, degrees, bytes));
   for (int from = 0; from < num_ranks; ++from) {
     for (int to = 0; to < num_ranks; ++to) {
-      const Tier& tier = tier_between(cluster, from * step, to * step);
-      table.of_pair.push_back(static_cast<std::uint8_t>(&tier - cluster.tiers.data()));
+      table.of_pair.push_back(static_cast<std::uint8_t>(tier_of_ranks(cluster, from, to, degrees)));
     }
   }
   return table;

@@ -263,9 +263,9 @@ TEST_CASE("flags of fair sharing are refused where they mean nothing", "[cli]") 
   require_refused(sim + "--streams single --comm-share 1", "0..0.95");
   require_refused(sim + "--sharing fair --comm-share 0.1", "only where they have streams");
   require_refused(sim + "--sharing fair --single-stream", "--single-stream");
-  require_refused(sim + "--sharing fair --compare-cache", "--compare-cache");
+  require_refused(sim + "--sharing fair --eager-bytes 2000000000000000000", "--eager-bytes");
   require_refused(sim + "--sharing fair --compare all", "--compare");
   require_refused(sim + "--sharing fair --eager-bytes -1", "-1 bytes");
   require_refused(sim + "--sharing fair --launch-us -1", "--launch-us");
-  require_refused(sim + "--sharing fair --hop-GBps 1e7", "1..4e+12");
+  require_refused(sim + "--sharing fair --hop-GBps 1e7", "1..8e+12");
 }

@@ -70,7 +70,7 @@ TEST_CASE("flags that do not go with a cluster, and clusters that are none, are 
   require_refused("--layers 8 --cluster h100", "--cluster needs --model");
   require_refused(std::string(k3) + "--hop-us 3", "do not go with it");
   require_refused(std::string(k3) + "--action-us F=1", "exclude each other");
-  require_refused(std::string(k3) + "--streams single", "do not go with --cluster");
+  require_refused(std::string(k3) + "--streams single --compare all", "--sharing exclusive only");
   require_refused(std::string(k3) + "--tp 7", "the nearest that does is 4");
   require_refused(std::string(k3) + "--tp 8 --ep 16", "it must divide them");
   require_refused(std::string(k3) + "--dtype fp32", "bf16");
@@ -80,6 +80,36 @@ TEST_CASE("flags that do not go with a cluster, and clusters that are none, are 
                                        "gpu: {name: x, bf16_tflops_dense: 989, hbm_GBps: 3350, mem_GiB: 80}\n"
                                        "tiers: [{name: a, span_gpus: 8, GBps_per_dir: 50, latency_us: 5}]\n");
   require_refused("--model kimi-k3 --tp 8 --cluster " + box, "spans 8 devices");
+}
+
+TEST_CASE("ranks that share a node's card wait for each other under fair sharing, for every policy", "[cli]") {
+  const auto policies = [](const std::string& arguments) {
+    const Run run =
+        run_plumb("sim --json --compare-cache --model kimi-linear-48b --cluster pcie-box --pp 16 " + arguments);
+    INFO(run.err);
+    REQUIRE(run.exit_code == 0);
+    return json::parse(run.out)["policies"];
+  };
+  const json exclusive = policies("");
+  const json fair = policies("--sharing fair");
+  for (std::size_t i = 0; i < 5; ++i) {
+    CHECK(fair[i]["bytes_per_step"] == exclusive[i]["bytes_per_step"]);
+    CHECK(fair[i]["step_us"].get<double>() > 0.999 * exclusive[i]["step_us"].get<double>());
+  }
+  CHECK(fair[3]["cache"] == "direct");  // sixteen copies of every block leave through two cards
+  CHECK(fair[3]["step_us"].get<double>() > 1.1 * exclusive[3]["step_us"].get<double>());
+}
+
+TEST_CASE("the cluster says how messages are sent, flags come before it", "[cli]") {
+  const std::string sim = "sim --json --model kimi-linear-48b --cluster h100 --pp 4 --tp 2 --streams single ";
+  const json network = json::parse(run_plumb(sim).out)["network"];
+  CHECK(network["eager_bytes"] == 2 << 20);  // of a message of both devices
+  CHECK(network["launch_us"] == 8.4);
+  CHECK(network["comm_share"] == 0.05);
+  const json other = json::parse(run_plumb(sim + "--eager-bytes 10 --launch-us 1 --comm-share 0").out)["network"];
+  CHECK(other["eager_bytes"] == 20);
+  CHECK(other["launch_us"] == 1);
+  CHECK(other["comm_share"] == 0);
 }
 
 TEST_CASE("a profile gives the times, a profile of other cuts is refused", "[cli]") {

@@ -12,10 +12,15 @@
 #include <vector>
 
 #include "plumb/cache/lower.hpp"
+#include "plumb/simulator/network_model.hpp"
 #include "plumb/simulator/report.hpp"
 #include "plumb/simulator/simulate.hpp"
 
 namespace plumb {
+
+// Whether a rank's messages go one after the other, in or out, by which programs are planned: on streams where one
+// message or group holds all of them.
+Duplex planned_duplex(const SimOptions& options, const NetworkModel* network);
 
 struct PolicyRow {
   Policy policy = Policy::standard;
@@ -24,9 +29,10 @@ struct PolicyRow {
 };
 
 // Rows: standard, naive, relay, direct, cached. `depth` must have depth attention (InputError), its cuts serve the
-// baseline too.
+// baseline too. With a network they run on that (simulate_network) and not by `options`.
 std::vector<PolicyRow> compare_policies(const Schedule& schedule, const DepthMap& depth, const CostModel& costs,
-                                        const SimOptions& options = {}, int post_ahead = 1);
+                                        const SimOptions& options = {}, int post_ahead = 1,
+                                        const NetworkModel* network = nullptr);
 
 // [{"cache": "naive", "step_us": .., "overhead_over_standard": .., "bubble_over_step": ..,
 // "forward_units_per_microbatch": ..,

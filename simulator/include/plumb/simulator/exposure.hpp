@@ -4,14 +4,16 @@
 //
 // Exposed communication is the idle time before a computation in which all that it needs had been computed somewhere
 // and was on its way (timeline.hpp). It is followed back along the message that came last, over every hop, and split:
-// `wire` a message was on its way (held the link, latency); `queue` both ends were ready and it had not started; `wait`
-// neither: a send not yet posted, a receive whose slot was not free, a thread not yet awake. Works alike on a simulated
-// timeline and on a measured one. O(steps).
+// `wire` a message was on its way (launch, latency, its bytes at the rate it has alone); `queue` both ends were ready
+// and it had not started, or moved more slowly because it shared; `wait` the sender was ready and the receive was not:
+// a slot not free, a thread not yet awake. Works alike on a simulated timeline and on a measured one. O(steps).
 #pragma once
 
 #include <vector>
 
 #include "plumb/cache/program.hpp"
+#include "plumb/simulator/cost_model.hpp"
+#include "plumb/simulator/network_model.hpp"
 #include "plumb/simulator/timeline.hpp"
 
 namespace plumb {
@@ -21,10 +23,15 @@ struct Exposure {
   SimTime queue{0};
   SimTime wire{0};
   SimTime total() const { return wait + queue + wire; }
+  friend bool operator==(const Exposure&, const Exposure&) = default;
 };
 
-// [rank]. On a simulated timeline, total() is the rank's sum of ComputeTimes::exposed.
+// [rank]. total() is the rank's sum of ComputeTimes::exposed. One message at a time: all from its start on is wire.
 std::vector<Exposure> exposure(const Program& program, const Timeline& timeline);
+
+// The same of a timeline of simulate_network().
+std::vector<Exposure> exposure(const Program& program, const Timeline& timeline, const CostModel& costs,
+                               const NetworkModel& network);
 
 // Completes a timeline that was measured. Given: computations' start and end, messages' send_ready, posted, start and
 // arrived, sent and comm_done of sends and receives. Added: units, comm_done of sums and zeroes (when the last of what

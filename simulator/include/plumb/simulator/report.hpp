@@ -5,7 +5,8 @@
 // Traffic is summed over what arrived in the simulation and shares nothing with the closed formulas it is compared
 // with. Bubble = idle time. On each rank it is split in four that add up: `waiting`, where the data existed and was on
 // its way (exposed communication), and the rest by phase: warm-up until the first backward starts, cool-down from the
-// last forward's end, steady between. Plain data.
+// last forward's end, steady between. What was computed and what was waited for is split further; all of it together is
+// the step, to the picosecond. Plain data.
 #pragma once
 
 #include <cstdint>
@@ -14,7 +15,9 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/cost_model.hpp"
+#include "plumb/simulator/exposure.hpp"
 #include "plumb/simulator/memory.hpp"
+#include "plumb/simulator/network_model.hpp"
 #include "plumb/simulator/timeline.hpp"
 
 namespace plumb {
@@ -27,10 +30,19 @@ struct Bubble {
   SimTime total() const { return warmup + steady + cooldown + waiting; }
 };
 
+struct Busy {
+  SimTime forward{0};
+  SimTime backward{0};  // B and I
+  SimTime backward_weight{0};
+  SimTime total() const { return forward + backward + backward_weight; }
+};
+
 struct RankReport {
   RankId rank;
   SimTime busy{0};
-  Bubble bubble;  // total() = step - busy; waiting = exposed communication
+  Busy work;         // total() = busy
+  Bubble bubble;     // total() = step - busy; waiting = exposed communication
+  Exposure exposed;  // total() = bubble.waiting
   MemoryPeak memory;
 };
 
@@ -59,10 +71,12 @@ struct SimReport {
   std::int64_t bytes_per_step = 0;
   bool traffic_equals_formula = false;  // units both ways and bytes, against expected_units() of volume.hpp
   bool memory_within_slots = false;     // every peak is within the slots that the program allots
+  bool times_add_up = false;            // on every rank the parts of work, exposed and bubble are the step
 };
 
-// `timeline` must come from simulate(program, costs).
-SimReport make_report(const Program& program, const CostModel& costs, const Timeline& timeline);
+// `timeline` must come from simulate(program, costs), or from simulate_network() with that network.
+SimReport make_report(const Program& program, const CostModel& costs, const Timeline& timeline,
+                      const NetworkModel* network = nullptr);
 
 // The largest of each peak over the ranks; bytes, time and what was live come from the rank with the most bytes.
 MemoryPeak worst_peak(const SimReport& report);

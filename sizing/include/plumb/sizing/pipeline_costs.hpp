@@ -5,7 +5,7 @@
 // Devices are numbered as they usually are: tensor parallelism innermost, then data parallelism, stages outermost, so
 // that rank r of the pipeline begins at device r x tp x dp. Each of the tp devices of a stage sends its share of a
 // tensor to its counterpart; those that use one interface share its rate, and so do the replicas. Messages of
-// different ranks do not share here; a network with contention is for NetworkModel.
+// different ranks do not share here; pipeline_network.hpp is a network with contention.
 #pragma once
 
 #include <span>
@@ -18,6 +18,10 @@
 #include "plumb/sizing/roofline.hpp"
 
 namespace plumb {
+
+// Which span of the tier holds all devices of the rank, from 0; -1 - rank if none does: then no other rank lies with
+// it.
+std::int32_t span_of_rank(const Tier& tier, int rank, const Degrees& degrees);
 
 // `bytes` are those of a whole unit on one tensor-parallel group. Throws InputError when the cluster has not the room.
 LinkTable pipeline_links(const Cluster& cluster, int num_ranks, const Degrees& degrees, const UnitBytes& bytes);
