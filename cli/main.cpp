@@ -23,7 +23,7 @@ int run(Options& options) {
 }
 
 int failed(std::string_view reason, std::string_view why, int code) {
-  fmt::print(stderr, "{}: {}\n", reason, one_line(why));
+  fmt::print(stderr, "{}: {}\n", reason, plumb::one_line(why));
   return code;
 }
 

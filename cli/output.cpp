@@ -130,19 +130,6 @@ void require_different(const OutputFile& a, const OutputFile& b) {
 
 void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }
 
-std::string one_line(std::string_view text) {
-  std::string line;
-  for (const char c : text) {
-    const auto byte = static_cast<unsigned char>(c);
-    if (byte < 0x20 || byte == 0x7f) {
-      line += fmt::format("\\x{:02x}", byte);
-    } else {
-      line += c;
-    }
-  }
-  return line;
-}
-
 void write_output(const std::string& path, std::string_view text) {
   if (path.empty() || path == "-") {
     std::fwrite(text.data(), 1, text.size(), stdout);

@@ -36,10 +36,7 @@ void require_different(const OutputFile& a, const OutputFile& b);
 // A write beyond `ulimit -f` then fails like one to a full disk instead of ending the process. write_file does it too.
 void ignore_file_size_signal();
 
-// Control characters become \xNN, so that a message stays one line whatever a path or a file holds.
-std::string one_line(std::string_view text);
-
-// The same for a text; an empty path or "-" is stdout.
+// write_file for a text; an empty path or "-" is stdout.
 void write_output(const std::string& path, std::string_view text);
 
 // 58720256 -> "56.0 MiB".

@@ -66,7 +66,7 @@ Ending ending_of(const std::exception_ptr& thrown) {
 }
 
 int say(const Ending& ending) {
-  if (!ending.line.empty()) fmt::print(stderr, "{}\n", cli::one_line(ending.line));
+  if (!ending.line.empty()) fmt::print(stderr, "{}\n", plumb::one_line(ending.line));
   return ending.code;
 }
 

@@ -310,7 +310,11 @@ class NetworkEngine {
     const MessageId message(end / 2);
     MessageState& state = messages_[message.index()];
     const bool sending = end % 2 == 0;
-    (sending ? state.send_issued : state.receive_issued) = true;
+    if (sending) {
+      state.send_issued = true;
+    } else {
+      state.receive_issued = true;
+    }
     speeds_.waits(rank_of(end));
     if (sending ? state.eager || state.receive_issued : state.send_issued && !state.eager) {
       begin(message);
@@ -400,7 +404,11 @@ class NetworkEngine {
     const bool sending = end % 2 == 0;
     (sending ? times.sent : times.arrived) = now_;
     MessageState& state = messages_[message.index()];
-    (sending ? state.sent : state.received) = true;
+    if (sending) {
+      state.sent = true;
+    } else {
+      state.received = true;
+    }
     SimTime computed = states_[ends.send.index()].inputs_computed;
     if (!state.eager || !sending) computed = std::max(computed, states_[ends.receive.index()].inputs_computed);
     finished_.push_back({rank_of(end), sending ? ends.send : ends.receive, computed});

@@ -111,7 +111,7 @@ Preparation prepare(int argc, char** argv) {
 }
 
 int say(const Ending& ending) {
-  fmt::print(stderr, "{}\n", plumb::cli::one_line(ending.line));
+  fmt::print(stderr, "{}\n", plumb::one_line(ending.line));
   return ending.code;
 }
 

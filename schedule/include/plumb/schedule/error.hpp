@@ -8,12 +8,17 @@
 #pragma once
 
 #include <stdexcept>
+#include <string>
+#include <string_view>
 
 namespace plumb {
 
+// Control characters become \xNN: what a file or a path holds does not break the line that names it.
+std::string one_line(std::string_view text);
+
 class InputError : public std::invalid_argument {
  public:
-  using std::invalid_argument::invalid_argument;
+  explicit InputError(std::string_view why) : std::invalid_argument(one_line(why)) {}
 };
 
 }  // namespace plumb
