@@ -86,7 +86,11 @@ std::vector<HeldParameters> sublayer_parameters(const ModelShape& shape, const D
 std::vector<HeldParameters> held_parameters(const ModelShape& shape, std::span<const int> cuts, const Layout& layout,
                                             const Degrees& degrees) {
   require_cuts(shape, cuts);
-  const std::vector<HeldParameters> sublayers = sublayer_parameters(shape, degrees);
+  return held_parameters(shape, sublayer_parameters(shape, degrees), cuts, layout, degrees);
+}
+
+std::vector<HeldParameters> held_parameters(const ModelShape& shape, std::span<const HeldParameters> sublayers,
+                                            std::span<const int> cuts, const Layout& layout, const Degrees& degrees) {
   std::vector<HeldParameters> chunks(cuts.size());
   add(chunks.front(), sublayers.front());
   std::size_t chunk = 0;
@@ -103,35 +107,57 @@ std::vector<HeldParameters> held_parameters(const ModelShape& shape, std::span<c
   return chunks;
 }
 
+std::vector<double> sublayer_workspaces(const ModelShape& shape, const Batch& batch) {
+  std::vector<double> all;
+  for (int layer = 0; layer < static_cast<int>(shape.layers.size()); ++layer)
+    all.insert(all.end(), 2, workspace_of_layer(shape, layer, batch));
+  all.push_back(workspace_of_head(shape, batch));
+  return all;
+}
+
+std::vector<Footprint> footprints(std::span<const HeldParameters> parameters, std::span<const double> workspaces,
+                                  const Layout& layout, const Degrees& degrees, Sharding sharding) {
+  std::vector<Footprint> all;
+  for (RankId rank; rank.value < layout.pp(); rank = rank.next()) {
+    HeldParameters held;
+    double heaviest = 0;
+    Footprint footprint;
+    for (const ChunkId chunk : layout.chunks_on(rank)) {
+      add(held, parameters[chunk.index()]);
+      heaviest = std::max(heaviest, parameters[chunk.index()].all());
+      footprint.workspace_bytes = std::max(footprint.workspace_bytes, workspaces[chunk.index()]);
+    }
+    const double whole = held.all();
+    const double part = own(held, degrees);
+    const double gradients = sharding == Sharding::gradients ? std::min(part + heaviest, whole) : whole;
+    footprint.weights_bytes = weight_bytes * whole;
+    footprint.gradients_bytes = gradient_bytes * gradients;
+    footprint.optimizer_bytes = optimizer_bytes * (sharding == Sharding::none ? whole : part);
+    all.push_back(footprint);
+  }
+  return all;
+}
+
 std::vector<Footprint> footprints(const ModelShape& shape, std::span<const int> cuts, const Layout& layout,
                                   const Batch& batch, Sharding sharding) {
   require_divides(shape, batch);
   const std::vector<HeldParameters> chunks = held_parameters(shape, cuts, layout, batch.degrees);
-  std::vector<HeldParameters> ranks(static_cast<std::size_t>(layout.pp()));
-  std::vector<double> heaviest(ranks.size());
-  std::vector<Footprint> all(ranks.size());
+  const std::vector<double> workspaces = chunk_workspaces(sublayer_workspaces(shape, batch), cuts);
+  return footprints(chunks, workspaces, layout, batch.degrees, sharding);
+}
+
+std::vector<double> chunk_workspaces(std::span<const double> sublayers, std::span<const int> cuts) {
+  std::vector<double> chunks;
   int begin = 0;
-  for (ChunkId chunk; chunk.value < layout.num_chunks(); chunk = chunk.next()) {
-    const std::size_t rank = layout.rank_of(chunk).index();
-    add(ranks[rank], chunks[chunk.index()]);
-    heaviest[rank] = std::max(heaviest[rank], chunks[chunk.index()].all());
-    double& workspace = all[rank].workspace_bytes;
-    for (int sublayer = begin; sublayer < cuts[chunk.index()]; sublayer += 2 - sublayer % 2) {
-      workspace = std::max(workspace, workspace_of_layer(shape, sublayer / 2, batch));
-    }
-    begin = cuts[chunk.index()];
+  for (const int end : cuts) {
+    double most = 0;
+    for (int sublayer = begin; sublayer < end; ++sublayer)
+      most = std::max(most, sublayers[static_cast<std::size_t>(sublayer)]);
+    chunks.push_back(most);
+    begin = end;
   }
-  double& last = all[layout.rank_of(ChunkId(layout.num_chunks() - 1)).index()].workspace_bytes;
-  last = std::max(last, workspace_of_head(shape, batch));
-  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
-    const double whole = ranks[rank].all();
-    const double part = own(ranks[rank], batch.degrees);
-    all[rank].weights_bytes = weight_bytes * whole;
-    const double gradients = sharding == Sharding::gradients ? std::min(part + heaviest[rank], whole) : whole;
-    all[rank].gradients_bytes = gradient_bytes * gradients;
-    all[rank].optimizer_bytes = optimizer_bytes * (sharding == Sharding::none ? whole : part);
-  }
-  return all;
+  chunks.back() = std::max(chunks.back(), sublayers.back());
+  return chunks;
 }
 
 }  // namespace plumb

@@ -99,33 +99,55 @@ double seconds(const Collectives& collectives, const Cluster& cluster, const Deg
   return sum;
 }
 
-std::vector<ActionTimes> chunk_times(const ModelShape& shape, std::span<const int> cuts, const Batch& batch,
-                                     const Cluster& cluster, const Efficiencies& efficiencies) {
-  struct Seconds {
-    double forward = 0;
-    double backward_input = 0;
-    double backward_weight = 0;
-  };
-  std::vector<Seconds> sums(cuts.size());
+std::vector<SublayerCosts> sublayer_costs(const ModelShape& shape, const Batch& batch, const Cluster& cluster,
+                                          const Efficiencies& efficiencies) {
+  require_divides(shape, batch);
   const auto of = [&](const std::vector<Kernel>& kernels) {
     double sum = 0;
     for (const Kernel& kernel : kernels)
       sum += seconds(kernel, cluster.gpu, efficiencies);
     return sum;
   };
-  each_sublayer(shape, cuts, batch, [&](int chunk, const DeviceWork& work, const std::vector<Weight>&) {
-    Seconds& sum = sums[static_cast<std::size_t>(chunk)];
-    sum.forward += of(work.forward) + seconds(work.forward_collectives, cluster, batch.degrees);
-    sum.backward_input += of(work.backward_input) + seconds(work.backward_collectives, cluster, batch.degrees);
-    sum.backward_weight += of(work.backward_weight);
-  });
+  std::vector<SublayerCosts> all;
+  const auto add = [&](const DeviceWork& work) {
+    all.push_back(
+        {.forward_seconds = of(work.forward) + seconds(work.forward_collectives, cluster, batch.degrees),
+         .backward_input_seconds = of(work.backward_input) + seconds(work.backward_collectives, cluster, batch.degrees),
+         .backward_weight_seconds = of(work.backward_weight),
+         .activation_bytes = work.activation_bytes,
+         .expert_bytes = work.forward_collectives.expert_bytes + work.backward_collectives.expert_bytes,
+         .num_expert = work.forward_collectives.num_expert + work.backward_collectives.num_expert});
+  };
+  for (int layer = 0; layer < static_cast<int>(shape.layers.size()); ++layer) {
+    add(attention_work(shape, layer, batch));
+    add(mlp_work(shape, layer, batch));
+  }
+  add(head_work(shape, batch));
+  return all;
+}
+
+std::vector<ActionTimes> chunk_times(std::span<const SublayerCosts> sublayers, std::span<const int> cuts) {
   std::vector<ActionTimes> times;
-  for (const Seconds& sum : sums) {
-    times.push_back(action_times(from_us(sum.forward * 1e6, "the time of F"),
-                                 from_us(sum.backward_input * 1e6, "the time of I"),
-                                 from_us(sum.backward_weight * 1e6, "the time of W")));
+  std::size_t sublayer = 0;
+  for (std::size_t chunk = 0; chunk < cuts.size(); ++chunk) {
+    const bool last = chunk + 1 == cuts.size();
+    SublayerCosts sum;
+    for (; sublayer < static_cast<std::size_t>(cuts[chunk]) + (last ? 1 : 0); ++sublayer) {
+      sum.forward_seconds += sublayers[sublayer].forward_seconds;
+      sum.backward_input_seconds += sublayers[sublayer].backward_input_seconds;
+      sum.backward_weight_seconds += sublayers[sublayer].backward_weight_seconds;
+    }
+    times.push_back(action_times(from_us(sum.forward_seconds * 1e6, "the time of F"),
+                                 from_us(sum.backward_input_seconds * 1e6, "the time of I"),
+                                 from_us(sum.backward_weight_seconds * 1e6, "the time of W")));
   }
   return times;
+}
+
+std::vector<ActionTimes> chunk_times(const ModelShape& shape, std::span<const int> cuts, const Batch& batch,
+                                     const Cluster& cluster, const Efficiencies& efficiencies) {
+  require_cuts(shape, cuts);
+  return chunk_times(sublayer_costs(shape, batch, cluster, efficiencies), cuts);
 }
 
 std::vector<DeviceMemory> device_memory(const ModelShape& shape, std::span<const int> cuts, const Batch& batch) {

@@ -8,9 +8,6 @@ namespace {
 
 constexpr double adam_bytes = 30;  // 4 read and 4 written of master copy and each moment, 4 of the gradient, 2 written
 
-// What one device sends in a pass.
-double sent(double bytes, double gpus) { return gpus > 1 ? bytes * (gpus - 1) / gpus : 0; }
-
 // A collective over the devices of one rank that hold the same parameters.
 struct Ring {
   const Cluster& cluster;
@@ -22,7 +19,13 @@ struct Ring {
   double seconds(double bytes) const {
     return bytes > 0 ? ring_pass_seconds(cluster, first, gpus, stride, bytes, sharing) : 0;
   }
-  double sent(double bytes) const { return plumb::sent(bytes, static_cast<double>(gpus)); }
+  // What one device sends in a pass.
+  void add_sent(double bytes, double passes, StepEnd& end) const {
+    if (gpus <= 1) return;
+    const double sent = passes * bytes * static_cast<double>(gpus - 1) / static_cast<double>(gpus);
+    end.sent_bytes += sent;
+    end.outer_bytes += sent * share_beyond_innermost(cluster, first, gpus, stride);
+  }
 };
 
 double scale_of(const Cluster& cluster, int rank) {
@@ -75,6 +78,17 @@ double ring_pass_seconds(const Cluster& cluster, std::int64_t first, std::int64_
   return slowest * (count - 1) / count + latency * (count - 1) / count + cluster.p2p.launch_us * 1e-6;
 }
 
+double share_beyond_innermost(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride) {
+  const std::int64_t span = cluster.tiers.empty() ? 0 : cluster.tiers.front().span_gpus;
+  if (span == 0 || gpus <= 1) return 0;
+  std::int64_t hops = 0;
+  for (std::int64_t i = 0; i < gpus; ++i) {
+    const std::int64_t next = (i + 1) % gpus;
+    if ((first + i * stride) / span != (first + next * stride) / span) ++hops;
+  }
+  return static_cast<double>(hops) / static_cast<double>(gpus);
+}
+
 std::vector<StepEnd> step_ends(std::span<const HeldParameters> parameters, const Layout& layout, const Batch& batch,
                                Sharding sharding, const Cluster& cluster, const Efficiencies& efficiencies) {
   const Degrees& degrees = batch.degrees;
@@ -91,7 +105,8 @@ std::vector<StepEnd> step_ends(std::span<const HeldParameters> parameters, const
       const double dense_bytes = gradient_bytes * (of.replicated + of.split);
       const double expert_bytes = gradient_bytes * of.experts;
       end.reduce_seconds += passes * (dense.seconds(dense_bytes) + experts.seconds(expert_bytes));
-      end.sent_bytes += passes * (dense.sent(dense_bytes) + experts.sent(expert_bytes));
+      dense.add_sent(dense_bytes, passes, end);
+      experts.add_sent(expert_bytes, passes, end);
     };
     for (const ChunkId chunk : layout.chunks_on(rank)) {
       const HeldParameters& of = parameters[chunk.index()];
@@ -103,13 +118,14 @@ std::vector<StepEnd> step_ends(std::span<const HeldParameters> parameters, const
     if (sharding != Sharding::gradients) reduce(held, sharding == Sharding::none ? 2 : 1);
     const double over_tensor = gradient_bytes * held.replicated;
     end.reduce_seconds += 2 * tensor.seconds(over_tensor);
-    end.sent_bytes += 2 * tensor.sent(over_tensor);
+    tensor.add_sent(over_tensor, 2, end);
     double own = held.all();
     if (sharding != Sharding::none) {
       const double dense_bytes = weight_bytes * (held.replicated + held.split);
       const double expert_bytes = weight_bytes * held.experts;
       end.gather_seconds = dense.seconds(dense_bytes) + experts.seconds(expert_bytes);
-      end.sent_bytes += dense.sent(dense_bytes) + experts.sent(expert_bytes);
+      dense.add_sent(dense_bytes, 1, end);
+      experts.add_sent(expert_bytes, 1, end);
       own = (held.replicated + held.split) / degrees.dp + held.experts / expert_replicas(degrees);
     }
     const double moved = adam_bytes * own + gradient_bytes * held.all();

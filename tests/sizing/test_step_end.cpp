@@ -64,6 +64,8 @@ TEST_CASE("gradients are reduced over those that hold the same parameters, and t
   CHECK(none.gather_seconds == 0);
   CHECK(none.optimizer_seconds == Approx(5 * 34e-3));
   CHECK(none.sent_bytes == Approx(2 * (7.0 / 8 * 4e9 + 3.0 / 4 * 16e9)));
+  // 2 of 8 and 2 of 4 hops of the rings leave the node.
+  CHECK(none.outer_bytes == Approx(2 * (7.0 / 8 * 4e9 * 2 / 8 + 3.0 / 4 * 16e9 * 2 / 4)));
   const StepEnd optimizer = of(Sharding::optimizer);
   CHECK(optimizer.reduce_seconds == Approx(split + experts));
   CHECK(optimizer.gather_seconds == Approx((split + experts) / 2));

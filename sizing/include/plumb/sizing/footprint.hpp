@@ -51,9 +51,11 @@ inline double expert_replicas(const Degrees& degrees) { return static_cast<doubl
 std::vector<HeldParameters> sublayer_parameters(const ModelShape& shape, const Degrees& degrees);
 
 // Per chunk. Where the head is tied and the last chunk lies on another rank than the first, that has the embedding too.
-// Throws InputError as chunk_times() does.
+// Throws InputError as chunk_times() does. The second takes sublayer_parameters().
 std::vector<HeldParameters> held_parameters(const ModelShape& shape, std::span<const int> cuts, const Layout& layout,
                                             const Degrees& degrees);
+std::vector<HeldParameters> held_parameters(const ModelShape& shape, std::span<const HeldParameters> sublayers,
+                                            std::span<const int> cuts, const Layout& layout, const Degrees& degrees);
 
 struct Footprint {
   double weights_bytes = 0;
@@ -64,6 +66,15 @@ struct Footprint {
   double workspace_bytes = 0;
   double total() const { return weights_bytes + gradients_bytes + optimizer_bytes + workspace_bytes; }
 };
+
+// Of each sublayer's decoder layer, then of the head.
+std::vector<double> sublayer_workspaces(const ModelShape& shape, const Batch& batch);
+// The largest of each chunk.
+std::vector<double> chunk_workspaces(std::span<const double> sublayers, std::span<const int> cuts);
+
+// Per rank, from held_parameters() and the largest workspace of each chunk: for those who try many.
+std::vector<Footprint> footprints(std::span<const HeldParameters> parameters, std::span<const double> workspaces,
+                                  const Layout& layout, const Degrees& degrees, Sharding sharding);
 
 // Per rank. Throws InputError as chunk_times() does.
 std::vector<Footprint> footprints(const ModelShape& shape, std::span<const int> cuts, const Layout& layout,

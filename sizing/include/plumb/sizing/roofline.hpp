@@ -39,6 +39,23 @@ struct Efficiencies {
 double seconds(const Kernel& kernel, const Gpu& gpu, const Efficiencies& efficiencies);
 double seconds(const Collectives& collectives, const Cluster& cluster, const Degrees& degrees);
 
+// What a device does for one sublayer and microbatch, exchanges included.
+struct SublayerCosts {
+  double forward_seconds = 0;
+  double backward_input_seconds = 0;
+  double backward_weight_seconds = 0;
+  double activation_bytes = 0;
+  double expert_bytes = 0;  // sent by it over ep, forward and backward
+  int num_expert = 0;
+};
+
+// One per sublayer, then one for the head: for those who try many cuts. Throws InputError as below.
+std::vector<SublayerCosts> sublayer_costs(const ModelShape& shape, const Batch& batch, const Cluster& cluster,
+                                          const Efficiencies& efficiencies = {});
+
+// The same times as below, to the picosecond. REQUIRES cuts of that many sublayers.
+std::vector<ActionTimes> chunk_times(std::span<const SublayerCosts> sublayers, std::span<const int> cuts);
+
 // One per chunk that ends at each of `cuts` (sublayers, as in DepthMap); the head belongs to the last. Throws
 // InputError when the cuts are not the shape's or the degrees do not divide what they split.
 std::vector<ActionTimes> chunk_times(const ModelShape& shape, std::span<const int> cuts, const Batch& batch,

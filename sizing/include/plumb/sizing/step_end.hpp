@@ -25,11 +25,15 @@ namespace plumb {
 double ring_pass_seconds(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride,
                          double bytes, std::int64_t sharing);
 
+// The share of such a ring's hops that leaves the innermost tier.
+double share_beyond_innermost(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride);
+
 struct StepEnd {
   double reduce_seconds = 0;     // gradients; with Sharding::gradients those of all microbatches
   double gather_seconds = 0;     // weights back, where the optimizer is sharded
   double optimizer_seconds = 0;  // bound by memory
   double sent_bytes = 0;         // by one device, all of it
+  double outer_bytes = 0;        // of these through tiers beyond the innermost
   double total() const { return reduce_seconds + gather_seconds + optimizer_seconds; }
 };
 

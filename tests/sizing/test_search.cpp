@@ -1,0 +1,212 @@
+// SPDX-License-Identifier: Apache-2.0
+#include <atomic>
+#include <map>
+
+#include "plumb/schedule/error.hpp"
+#include "plumb/sizing/search.hpp"
+#include "support/catch.hpp"
+
+using namespace plumb;
+
+namespace {
+
+// A small model with every kind of layer.
+ModelShape small_model(int layers) {
+  ModelShape shape;
+  shape.name = "small";
+  shape.hidden = 512;
+  shape.vocabulary = 4096;
+  shape.depth_attention = true;
+  for (int layer = 0; layer < layers; ++layer)
+    shape.layers.push_back({.linear_attention = layer % 3 != 2, .experts = layer > 0});
+  shape.attention = GroupedAttention{.heads = 8, .key_value_heads = 8, .head_width = 64};
+  shape.delta = {.key_heads = 8, .value_heads = 8, .key_width = 64, .value_width = 64, .decay_entries = 8};
+  shape.mlp = {.width = 2048};
+  shape.experts = {.count = 8, .per_token = 2, .width = 512};
+  return shape;
+}
+
+Cluster small_cluster(std::int64_t span) {
+  Cluster cluster = *cluster_preset("h100");
+  cluster.tiers.front().span_gpus = span;
+  return cluster;
+}
+
+SizeRequest small_request() {
+  SizeRequest request;
+  request.shape = small_model(6);
+  request.block_sublayers = 4;
+  request.cluster = small_cluster(2);
+  request.gpus = 4;
+  request.global_batch = 8;
+  request.sequence = 1024;
+  request.memory_bytes = 4e9;
+  request.settled.recomputes = {Recompute::none};
+  request.settled.microbatch = {1};
+  return request;
+}
+
+std::vector<std::string> names_of(const std::vector<Evaluated>& all) {
+  std::vector<std::string> names;
+  for (const Evaluated& one : all)
+    names.push_back(to_string(one.candidate));
+  return names;
+}
+
+void require_same(const SearchResult& a, const SearchResult& b) {
+  for (const auto list :
+       {&SearchResult::best, &SearchResult::pareto, &SearchResult::by_schedule, &SearchResult::by_policy}) {
+    CHECK(names_of(a.*list) == names_of(b.*list));
+    REQUIRE((a.*list).size() == (b.*list).size());
+    for (std::size_t i = 0; i < (a.*list).size(); ++i)
+      CHECK((a.*list)[i].outcome == (b.*list)[i].outcome);
+  }
+}
+
+}  // namespace
+
+TEST_CASE("pruned search finds what simulating everything finds", "[sizing]") {
+  std::vector<SizeRequest> requests{small_request()};
+  requests.push_back(small_request());
+  requests.back().cluster = small_cluster(4);
+  requests.back().memory_bytes = 9e8;
+  requests.back().settled = {.policies = {Policy::cached, Policy::naive}, .recomputes = {Recompute::selective}};
+  requests.push_back(small_request());
+  requests.back().block_sublayers = 0;
+  requests.back().gpus = 6;
+  requests.back().global_batch = 12;
+  requests.back().memory_bytes = 1.2e9;
+  requests.push_back(small_request());
+  requests.back().cluster = *cluster_preset("ethernet-25g");
+  requests.back().cluster.tiers.front().span_gpus = 1;
+  for (const SizeRequest& request : requests) {
+    const SearchResult all = search(request, {.prune = false});
+    const SearchResult pruned = search(request);
+    INFO(all.num_candidates << " candidates, " << all.num_evaluated << " simulated, " << pruned.num_evaluated
+                            << " when pruned");
+    CHECK(pruned.num_evaluated <= all.num_evaluated);
+    CHECK(pruned.num_evaluated + pruned.num_dropped + pruned.num_too_large == pruned.num_candidates);
+    require_same(all, pruned);
+  }
+}
+
+TEST_CASE("no candidate does better than its bounds", "[sizing]") {
+  const SizeRequest request = small_request();
+  int looked_at = 0;
+  for (const CandidateFamily& family : candidate_families(request)) {
+    const std::vector<LowerBounds> bounds = lower_bounds(request, family);
+    REQUIRE(bounds.size() == family.size());
+    for (std::size_t i = 0; i < family.size(); i += 17) {
+      const Candidate candidate = family.at(i);
+      const Outcome outcome = evaluate(request, candidate);
+      INFO(to_string(candidate));
+      CHECK(outcome.peak_bytes >= bounds[i].peak_bytes * (1 - 1e-12));
+      if (!outcome.fits) continue;
+      CHECK(outcome.step_us() >= bounds[i].step_us * (1 - 1e-12));
+      CHECK(outcome.network_bytes >= bounds[i].network_bytes * (1 - 1e-12));
+      ++looked_at;
+    }
+  }
+  CHECK(looked_at > 20);
+}
+
+TEST_CASE("threads and an interrupted run before change no bit", "[sizing]") {
+  const SizeRequest request = small_request();
+  const SearchResult one = search(request, {.num_threads = 1});
+  require_same(one, search(request, {.num_threads = 3}));
+
+  std::map<std::string, Outcome> recorded;
+  std::atomic<int> asked{0};
+  SearchOptions options;
+  options.record = [&](std::span<const Evaluated> wave) {
+    for (const Evaluated& each : wave)
+      CHECK(recorded.emplace(to_string(each.candidate), each.outcome).second);
+  };
+  options.stop = [&] { return ++asked > 90; };
+  const SearchResult cut = search(request, options);
+  CHECK_FALSE(cut.is_complete);
+  CHECK_FALSE(cut.best.empty());
+  CHECK(recorded.size() == cut.num_evaluated);
+  const std::size_t before = recorded.size();
+  options.stop = {};
+  options.recall = [&](const Candidate& candidate) {
+    const auto found = recorded.find(to_string(candidate));
+    return found == recorded.end() ? std::nullopt : std::optional(found->second);
+  };
+  const SearchResult resumed = search(request, options);
+  CHECK(resumed.is_complete);
+  CHECK(resumed.num_evaluated == one.num_evaluated);
+  CHECK(recorded.size() == one.num_evaluated);
+  CHECK(before > 0);
+  require_same(one, resumed);
+}
+
+TEST_CASE("more memory never makes the best slower, and none at all leaves the smallest to be named", "[sizing]") {
+  SizeRequest request = small_request();
+  double before = 0;
+  for (const double bytes : {4e9, 1e9, 7e8, 5e8, 3e8}) {
+    request.memory_bytes = bytes;
+    const SearchResult result = search(request);
+    if (result.best.empty()) {
+      before = 1e300;
+      CHECK(result.smallest);
+      continue;
+    }
+    CHECK(result.best.front().outcome.step_us() >= before);
+    CHECK(result.best.front().outcome.peak_bytes <= bytes);
+    before = result.best.front().outcome.step_us();
+  }
+  request.memory_bytes = 1e6;
+  const SearchResult none = search(request);
+  CHECK(none.best.empty());
+  CHECK(none.num_evaluated == 0);
+  REQUIRE(none.smallest);
+  CHECK(memory_need(request, *none.smallest).total() > 1e6);
+}
+
+TEST_CASE("the memory of the fullest device adds up", "[sizing]") {
+  const SizeRequest request = small_request();
+  const CandidateFamily family = candidate_families(request).back();
+  for (std::size_t i = 0; i < family.size(); i += 5) {
+    const Outcome outcome = evaluate(request, family.at(i));
+    const MemoryNeed need = memory_need(request, family.at(i));
+    CHECK(need.total() == outcome.peak_bytes);
+    CHECK(need.rank == outcome.peak_rank);
+    CHECK(need.activation_bytes > 0);
+  }
+}
+
+TEST_CASE("requests without a layout are refused with the nearest that has one", "[sizing]") {
+  SizeRequest request = small_request();
+  request.settled = {.pp = {3}};
+  CHECK_THROWS_WITH(candidate_families(request),
+                    "--gpus 4 is not divisible by --pp 3, 3 in all: the nearest are 3 and 6");
+  request = small_request();
+  request.settled = {.dp = {4}};
+  request.global_batch = 6;
+  CHECK_THROWS_WITH(candidate_families(request),
+                    "--global-batch 6 cannot be dealt out to 4 devices with a layout --dp 4: the nearest that can is 4 "
+                    "or 8");
+  request = small_request();
+  request.gpus = 2 * 7;
+  request.settled.dp = {1};
+  CHECK_THROWS_AS(candidate_families(request), InputError);
+}
+
+TEST_CASE("a digest changes with everything that an outcome depends on", "[sizing]") {
+  const SizeRequest request = small_request();
+  const std::string digest = digest_of(request);
+  CHECK(digest.size() == 16);
+  CHECK(digest_of(small_request()) == digest);
+  const auto changed = [&](auto&& change) {
+    SizeRequest other = small_request();
+    change(other);
+    return digest_of(other) != digest;
+  };
+  CHECK(changed([](SizeRequest& r) { r.memory_bytes += 1; }));
+  CHECK(changed([](SizeRequest& r) { r.shape.layers.back().experts = false; }));
+  CHECK(changed([](SizeRequest& r) { r.shape.experts.width += 1; }));
+  CHECK(changed([](SizeRequest& r) { r.cluster.tiers.back().latency_us += 1; }));
+  CHECK(changed([](SizeRequest& r) { r.sequence = 2048; }));
+  CHECK(changed([](SizeRequest& r) { r.block_sublayers = 2; }));
+}
