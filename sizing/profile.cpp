@@ -191,11 +191,30 @@ Profile load_profile(const std::string& path) {
   return parse_profile(text, path);
 }
 
+std::vector<ActionTimes> profile_times(const Profile& profile, std::span<const int> cuts, std::string_view source) {
+  if (std::equal(profile.cuts.begin(), profile.cuts.end(), cuts.begin(), cuts.end())) return profile.times;
+  std::vector<ActionTimes> sums;
+  std::size_t next = 0;
+  for (const int cut : cuts) {
+    ActionTimes& sum = sums.emplace_back();
+    for (; next < profile.cuts.size() && profile.cuts[next] <= cut; ++next) {
+      sum.forward += profile.times[next].forward;
+      sum.backward += profile.times[next].backward;
+      sum.backward_input += profile.times[next].backward_input;
+      sum.backward_weight += profile.times[next].backward_weight;
+    }
+    // A chunk without sublayers that the profile does not have is nothing; any other cut must be one of its cuts.
+    if (cut != 0 && (next == 0 || profile.cuts[next - 1] != cut)) require_profile_fits(profile, cuts, source);
+  }
+  if (next < profile.cuts.size()) require_profile_fits(profile, cuts, source);
+  return sums;
+}
+
 void require_profile_fits(const Profile& profile, std::span<const int> cuts, std::string_view source) {
   if (std::equal(profile.cuts.begin(), profile.cuts.end(), cuts.begin(), cuts.end())) return;
   throw InputError(
-      fmt::format("{}: measured with {} chunks that end at {}, not with {} that end at {}: give the same "
-                  "depth, --pp, --vp and --cuts",
+      fmt::format("{}: measured with {} chunks that end at {}, not with {} that end at {}, nor with "
+                  "finer ones: give the same depth, --pp, --vp and --cuts",
                   source, profile.cuts.size(), fmt::join(profile.cuts, ","), cuts.size(), fmt::join(cuts, ",")));
 }
 

@@ -102,6 +102,30 @@ TEST_CASE("a profile of other cuts is refused with both", "[sizing]") {
   const std::vector<int> other{2, 4, 8};
   CHECK_THROWS_WITH(
       require_profile_fits(profile, other, "p.json"),
-      "p.json: measured with 2 chunks that end at 4,8, not with 3 that end at 2,4,8: give the same depth, "
-      "--pp, --vp and --cuts");
+      "p.json: measured with 2 chunks that end at 4,8, not with 3 that end at 2,4,8, nor with finer ones: "
+      "give the same depth, --pp, --vp and --cuts");
+}
+
+TEST_CASE("a profile of finer chunks gives the times of all layouts whose cuts it has", "[sizing]") {
+  Profile fine{.made_by = "test", .steps = 1, .cuts = {2, 4, 6, 8}, .times = {}};
+  for (const int n : {1, 2, 3, 4})
+    fine.times.push_back(action_times(us(n), us(10 * n), us(100 * n)));
+  const auto forward_of = [&](const std::vector<int>& cuts) {
+    std::vector<std::int64_t> all;
+    for (const ActionTimes& times : profile_times(fine, cuts, "p")) {
+      CHECK(times.backward_input == 10 * times.forward);
+      CHECK(times.backward_weight == 100 * times.forward);
+      CHECK(times.backward == 110 * times.forward);
+      all.push_back(times.forward.count() / us(1).count());
+    }
+    return all;
+  };
+  CHECK(forward_of({2, 4, 6, 8}) == std::vector<std::int64_t>{1, 2, 3, 4});
+  CHECK(forward_of({4, 8}) == std::vector<std::int64_t>{3, 7});
+  CHECK(forward_of({8}) == std::vector<std::int64_t>{10});
+  CHECK(forward_of({0, 2, 2, 8}) == std::vector<std::int64_t>{0, 1, 0, 9});
+  for (const std::vector<int>& cuts : {std::vector<int>{3, 8}, {2, 7}, {4}, {2, 8, 10}, {0}, {}}) {
+    CAPTURE(cuts.size());
+    CHECK_THROWS_WITH(profile_times(fine, cuts, "p"), Catch::Contains("nor with finer ones"));
+  }
 }

@@ -37,6 +37,12 @@ std::string to_json(const Profile& profile);
 Profile parse_profile(std::string_view text, std::string_view source);
 Profile load_profile(const std::string& path);
 
+// The times of chunks that end at `cuts`: the profile's own where it was measured so, else the sums of the finer chunks
+// that each of them is made of. So one profile with a chunk per decoder layer serves all layouts of a model; what a
+// chunk costs by itself (depth attention's first phase once per chunk) is then counted for each of the finer ones.
+// Throws InputError with both cuts unless each of `cuts` is one of the profile's.
+std::vector<ActionTimes> profile_times(const Profile& profile, std::span<const int> cuts, std::string_view source);
+
 // Throws InputError with both cuts unless the profile is of chunks cut there.
 void require_profile_fits(const Profile& profile, std::span<const int> cuts, std::string_view source);
 
