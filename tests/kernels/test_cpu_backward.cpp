@@ -1,9 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-// Fast backward operators against the reference in double on the same stored inputs. Gradients are fp32 in every
-// storage format, so their bounds are too: delta never comes from a rounded mixture.
-#include <cmath>
-
+// Fast backward operators against the reference in double on the same stored inputs.
 #include "kernels/support/cpu_case.hpp"
+#include "kernels/support/exact_gradients.hpp"
 #include "kernels/support/sampling.hpp"
 #include "support/catch.hpp"
 
@@ -11,23 +9,6 @@ using namespace plumb;
 using namespace plumb::testing;
 
 namespace {
-
-// Gradients of everything a block of sublayers reads: closed sources, and each sublayer's own partial.
-template <class A>
-struct Gradients {
-  std::vector<Rows<A>> sources;
-  std::vector<Rows<A>> partials;
-  std::vector<Rows<A>> queries;
-};
-
-template <class A>
-Rows<A> reduced(const DepthProblem& problem, Rows<A>& sums, const Rows<A>& query) {
-  const Rows<A> ones(static_cast<std::size_t>(problem.width), A(1));
-  Rows<A> dq = zeros<A>(problem.width);
-  Rows<A> unused = dq;
-  reduce_query_gradient(problem, {sums.data(), query.data(), ones.data(), dq.data(), unused.data()});
-  return dq;
-}
 
 /// Two phases backward: fp32 mixture and log sums again, merge by merge, then all closed sources at once.
 template <class V>
@@ -74,96 +55,17 @@ Gradients<float> fast(const CpuCase<V>& in) {
   }
   cpu::inter_block_backward(problem, {gradients, all}, execution(problem, n, readers));
   for (std::size_t l = 0; l < readers; ++l) {
-    out.queries.push_back(reduced(problem, sums[l], in.queries[l]));
+    out.queries.push_back(query_gradient(problem, sums[l], in.queries[l]));
   }
   return out;
 }
 
-/// Each sublayer's aggregate on its own, in double; the closed sources' gradients add up. Also what each dq would be if
-/// nothing cancelled: sum over tokens and sources of p (|u| + |delta|) |k|.
-struct Exact {
-  Gradients<double> gradients;
-  std::vector<Rows<double>> magnitudes;
-
-  explicit Exact(const WideCase& in) {
-    const DepthProblem& problem = in.problem;
-    const std::int64_t size = problem.tokens * problem.width;
-    const std::size_t n = in.sources.size() - 1;
-    const auto list = in.list(n + 1);
-    gradients.sources.assign(n, zeros<double>(size));
-    for (std::size_t l = 0; l < in.queries.size(); ++l) {
-      gradients.partials.push_back(zeros<double>(size));
-      Rows<double> sums = zeros<double>(num_token_runs(problem.tokens) * problem.width);
-      std::vector<DepthSourceGradient> all;
-      for (std::size_t i = 0; i < n; ++i) {
-        all.push_back({list[i], gradients.sources[i].data(), false});
-      }
-      all.push_back({list[n], gradients.partials[l].data(), false});
-      aggregate_backward(problem, {all, in.queries[l].data(), in.grads[l].data(), sums.data()});
-      gradients.queries.push_back(reduced(problem, sums, in.queries[l]));
-      magnitudes.push_back(magnitude(in, list, l));
-    }
-  }
-
-  static Rows<double> magnitude(const WideCase& in, const std::vector<DepthSource>& list, std::size_t l) {
-    const auto width = static_cast<std::size_t>(in.problem.width);
-    Rows<double> sum(width, 0.0);
-    std::vector<double> p(list.size());
-    std::vector<double> u(list.size());
-    for (std::size_t t = 0; t < static_cast<std::size_t>(in.problem.tokens); ++t) {
-      double z = 0;
-      double delta = 0;
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        const double* v = in.sources[i].data() + t * width;
-        double s = 0;
-        u[i] = 0;
-        for (std::size_t j = 0; j < width; ++j) {
-          s += in.queries[l][j] * v[j] * in.scales[i][t];
-          u[i] += in.grads[l][t * width + j] * v[j];
-        }
-        p[i] = std::exp(s);
-        z += p[i];
-      }
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        p[i] /= z;
-        delta += p[i] * u[i];
-      }
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        const double weight = p[i] * (std::abs(u[i]) + std::abs(delta)) * in.scales[i][t];
-        for (std::size_t j = 0; j < width; ++j) {
-          sum[j] += weight * std::abs(in.sources[i][t * width + j]);
-        }
-      }
-    }
-    return sum;
-  }
-};
-
-// `many`: enough terms that a relative error of dq means something; with few, dq is what cancellation leaves.
 template <class V>
 void check_backward(std::int64_t tokens, std::int64_t width, int n, int readers, double query_norm, bool many) {
   INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", readers "
                              << readers << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, readers, query_norm);
-  const WideCase wide(in);
-  const Exact expected(wide);
-  const Gradients<float> got = fast(in);
-  for (std::size_t i = 0; i < got.sources.size(); ++i) {
-    CHECK(relative_l2(got.sources[i], expected.gradients.sources[i]) <= 1e-5);
-  }
-  for (std::size_t l = 0; l < got.queries.size(); ++l) {
-    CHECK(relative_l2(got.partials[l], expected.gradients.partials[l]) <= 1e-5);
-    if (many) {
-      CHECK(relative_l2(got.queries[l], expected.gradients.queries[l]) <= 2e-5);
-    }
-    double worst = 0;
-    for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j) {
-      const double error = std::abs(static_cast<double>(got.queries[l][j]) - expected.gradients.queries[l][j]);
-      const double share = error / expected.magnitudes[l][j];
-      worst = share <= worst ? worst : share;
-    }
-    CHECK(worst <= 5e-6);
-  }
+  check_gradients(fast(in), Exact(WideCase(in)), many);
 }
 
 template <class V>
@@ -184,41 +86,11 @@ void check_all() {
 
 template <class V>
 void check_aggregate(int n, bool first_touch) {
-  INFO(to_string(kFormat<V>) << ", sources " << n << ", first touch " << first_touch);
-  const CpuCase<V> in(270, 77, n, 1, 2.0);
-  const WideCase wide(in);
   TestExecution execution;
-  const auto size = in.problem.tokens * in.problem.width;
-  const auto count = static_cast<std::size_t>(n);
-  const auto list = in.list();
-  const auto wide_list = wide.list(count);
-  std::vector<Rows<float>> got;
-  std::vector<Rows<double>> expected;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Rows<float> before = random_rows<float>("before " + std::to_string(i), size);
-    got.push_back(first_touch ? poison<float>(size) : before);
-    expected.push_back(first_touch ? poison<double>(size) : convert<double>(before));
-  }
-  std::vector<DepthSourceGradient> all;
-  std::vector<DepthSourceGradient> all_wide;
-  for (std::size_t i = 0; i < count; ++i) {
-    all.push_back({list[i], got[i].data(), first_touch});
-    all_wide.push_back({wide_list[i], expected[i].data(), first_touch});
-  }
-  Rows<float> sums = zeros<float>(num_token_runs(in.problem.tokens) * in.problem.width);
-  Rows<double> wide_sums = convert<double>(sums);
-  cpu::aggregate_backward(in.problem, {all, in.queries[0].data(), in.grads[0].data(), sums.data()},
-                          execution(in.problem, count, 1));
-  aggregate_backward(wide.problem, {all_wide, wide.queries[0].data(), wide.grads[0].data(), wide_sums.data()});
-  for (std::size_t i = 0; i < count; ++i) {
-    CHECK(relative_l2(got[i], expected[i]) <= 1e-5);
-  }
-  const Rows<float> dq = reduced(in.problem, sums, in.queries[0]);
-  if (n == 1) {
-    CHECK(same_rows(dq, zeros<float>(in.problem.width)));
-  } else {
-    CHECK(relative_l2(dq, reduced(wide.problem, wide_sums, wide.queries[0])) <= 2e-5);
-  }
+  check_aggregate_backward<V>(270, 77, n, first_touch,
+                              [&](const DepthProblem& problem, const AggregateBackward& operands, std::size_t count) {
+                                cpu::aggregate_backward(problem, operands, execution(problem, count, 1));
+                              });
 }
 
 }  // namespace

@@ -45,13 +45,4 @@ class GpuWorkspace {
   std::size_t size_ = 0;
 };
 
-template <class A>
-Rows<A> query_gradient(const DepthProblem& problem, Rows<A>& sums, const Rows<A>& query) {
-  const Rows<A> ones(static_cast<std::size_t>(problem.width), A(1));
-  Rows<A> dq = zeros<A>(problem.width);
-  Rows<A> unused = dq;
-  reduce_query_gradient(problem, {sums.data(), query.data(), ones.data(), dq.data(), unused.data()});
-  return dq;
-}
-
 }  // namespace plumb::testing

@@ -1,20 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_gradients.hpp: all gradients of a block on simulated blocks, and the same in double, sublayer by sublayer.
+// gpu_gradients.hpp: all gradients of a block on simulated blocks.
 #pragma once
 
-#include <cmath>
-
 #include "kernels/cuda/gpu_case.hpp"
+#include "kernels/support/exact_gradients.hpp"
 #include "support/catch.hpp"
 
 namespace plumb::testing {
-
-template <class A>
-struct Gradients {
-  std::vector<Rows<A>> sources;
-  std::vector<Rows<A>> partials;
-  std::vector<Rows<A>> queries;
-};
 
 template <class V>
 Gradients<float> on_gpu(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool tensor_cores = false,
@@ -78,86 +70,13 @@ Gradients<float> on_gpu(const CpuCase<V>& in, simt::Order order = simt::Order::a
   return out;
 }
 
-/// Each sublayer's aggregate on its own, in double. `terms`: sum over tokens and sources of p (|u| + |delta|) |k|.
-struct Exact {
-  Gradients<double> gradients;
-  std::vector<Rows<double>> terms;
-
-  explicit Exact(const WideCase& in) {
-    const DepthProblem& problem = in.problem;
-    const std::int64_t size = problem.tokens * problem.width;
-    const std::size_t n = in.sources.size() - 1;
-    const auto list = in.list(n + 1);
-    gradients.sources.assign(n, zeros<double>(size));
-    for (std::size_t l = 0; l < in.queries.size(); ++l) {
-      gradients.partials.push_back(zeros<double>(size));
-      Rows<double> sums = zeros<double>(num_token_runs(problem.tokens) * problem.width);
-      std::vector<DepthSourceGradient> all;
-      for (std::size_t i = 0; i < n; ++i) {
-        all.push_back({list[i], gradients.sources[i].data(), false});
-      }
-      all.push_back({list[n], gradients.partials[l].data(), false});
-      aggregate_backward(problem, {all, in.queries[l].data(), in.grads[l].data(), sums.data()});
-      gradients.queries.push_back(query_gradient(problem, sums, in.queries[l]));
-      terms.push_back(terms_of(in, list, l));
-    }
-  }
-
-  static Rows<double> terms_of(const WideCase& in, const std::vector<DepthSource>& list, std::size_t l) {
-    const auto width = static_cast<std::size_t>(in.problem.width);
-    Rows<double> lse = zeros<double>(in.problem.tokens);
-    aggregate_forward(in.problem, {list, in.queries[l].data(), nullptr, lse.data()});
-    std::vector<Rows<double>> logits(list.size(), lse);
-    for (std::size_t i = 0; i < list.size(); ++i) {
-      aggregate_forward(in.problem, {{&list[i], 1}, in.queries[l].data(), nullptr, logits[i].data()});
-    }
-    Rows<double> sum(width, 0.0);
-    for (std::size_t t = 0; t < lse.size(); ++t) {
-      std::vector<double> u(list.size(), 0.0);
-      double delta = 0;
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        for (std::size_t j = 0; j < width; ++j) {
-          u[i] += in.grads[l][t * width + j] * in.sources[i][t * width + j];
-        }
-        delta += std::exp(logits[i][t] - lse[t]) * u[i];
-      }
-      for (std::size_t i = 0; i < list.size(); ++i) {
-        const double weight = std::exp(logits[i][t] - lse[t]) * (std::abs(u[i]) + std::abs(delta)) * in.scales[i][t];
-        for (std::size_t j = 0; j < width; ++j) {
-          sum[j] += weight * std::abs(in.sources[i][t * width + j]);
-        }
-      }
-    }
-    return sum;
-  }
-};
-
-/// The bounds of all gradients; with `many` tokens also the relative one of dq.
 template <class V>
 void check_backward(std::int64_t tokens, std::int64_t width, int n, int readers, double query_norm, bool many,
                     bool tensor_cores = false) {
   INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", readers "
                              << readers << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, readers, query_norm);
-  const WideCase wide(in);
-  const Exact expected(wide);
-  const Gradients<float> got = on_gpu(in, simt::Order::ascending, tensor_cores);
-  for (std::size_t i = 0; i < got.sources.size(); ++i) {
-    CHECK(relative_l2(got.sources[i], expected.gradients.sources[i]) <= 1e-5);
-  }
-  for (std::size_t l = 0; l < got.queries.size(); ++l) {
-    CHECK(relative_l2(got.partials[l], expected.gradients.partials[l]) <= 1e-5);
-    if (many) {
-      CHECK(relative_l2(got.queries[l], expected.gradients.queries[l]) <= 2e-5);
-    }
-    double worst = 0;
-    for (std::size_t j = 0; j < static_cast<std::size_t>(width); ++j) {
-      const double error = std::abs(static_cast<double>(got.queries[l][j]) - expected.gradients.queries[l][j]);
-      const double share = error / expected.terms[l][j];
-      worst = share <= worst ? worst : share;
-    }
-    CHECK(worst <= 5e-6);
-  }
+  check_gradients(on_gpu(in, simt::Order::ascending, tensor_cores), Exact(WideCase(in)), many);
 }
 
 }  // namespace plumb::testing

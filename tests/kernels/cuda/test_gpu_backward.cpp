@@ -31,41 +31,12 @@ void check_all() {
 
 template <class V>
 void check_aggregate(int n, bool first_touch) {
-  INFO(to_string(kFormat<V>) << ", sources " << n << ", first touch " << first_touch);
-  const CpuCase<V> in(8, 72, n, 1, 2.0);
-  const WideCase wide(in);
-  const std::int64_t size = in.problem.tokens * in.problem.width;
-  const auto count = static_cast<std::size_t>(n);
-  const auto list = in.list();
-  const auto wide_list = wide.list(count);
-  std::vector<Rows<float>> got;
-  std::vector<Rows<double>> expected;
-  for (std::size_t i = 0; i < count; ++i) {
-    const Rows<float> before = random_rows<float>("before " + std::to_string(i), size);
-    got.push_back(first_touch ? poison<float>(size) : before);
-    expected.push_back(first_touch ? poison<double>(size) : convert<double>(before));
-  }
-  std::vector<DepthSourceGradient> all;
-  std::vector<DepthSourceGradient> all_wide;
-  for (std::size_t i = 0; i < count; ++i) {
-    all.push_back({list[i], got[i].data(), first_touch});
-    all_wide.push_back({wide_list[i], expected[i].data(), first_touch});
-  }
-  Rows<float> sums = zeros<float>(in.problem.width);
-  Rows<double> wide_sums = convert<double>(sums);
   simt::Machine gpu;
   GpuWorkspace workspace;
-  Operators<V>::aggregate_backward(gpu, in.problem, {all, in.queries[0].data(), in.grads[0].data(), sums.data()},
-                                   workspace(in.problem, count, 1));
-  aggregate_backward(wide.problem, {all_wide, wide.queries[0].data(), wide.grads[0].data(), wide_sums.data()});
-  for (std::size_t i = 0; i < count; ++i) {
-    CHECK(relative_l2(got[i], expected[i]) <= 1e-5);
-  }
-  if (n == 1) {
-    CHECK(same_rows(sums, zeros<float>(in.problem.width)));
-  } else {
-    CHECK(relative_l2(sums, wide_sums) <= 2e-5);
-  }
+  check_aggregate_backward<V>(8, 72, n, first_touch,
+                              [&](const DepthProblem& problem, const AggregateBackward& operands, std::size_t count) {
+                                Operators<V>::aggregate_backward(gpu, problem, operands, workspace(problem, count, 1));
+                              });
 }
 
 }  // namespace
