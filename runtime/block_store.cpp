@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 
 #include "plumb/kernels/number_formats.hpp"
+#include "plumb/kernels/tensor_stride.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb {
@@ -121,14 +122,18 @@ void BlockStore::configure(const SlotShape& shape, std::int32_t num_value_slots,
   }
   shape_ = shape;
   poison_ = poison;
-  grow(arena(SlotClass::value), shape.value_bytes(), num_value_slots);
-  grow(arena(SlotClass::gradient), shape.gradient_bytes(), num_gradient_slots);
+  const auto home = [&](SlotClass slot_class, std::size_t slot_bytes, Storage storage) -> Arena& {
+    Arena& made = arena(slot_class);
+    made.slot_bytes = slot_bytes;
+    made.stride_bytes = tensor_stride_bytes(shape.tokens, shape.width, storage);
+    return made;
+  };
+  grow(home(SlotClass::value, shape.value_bytes(), shape.storage), num_value_slots);
+  grow(home(SlotClass::gradient, shape.gradient_bytes(), gradient_storage(shape.storage)), num_gradient_slots);
   clear();
 }
 
-void BlockStore::grow(Arena& home, std::size_t slot_bytes, std::int32_t num_slots) {
-  home.slot_bytes = slot_bytes;
-  home.stride_bytes = (slot_bytes + alignment_bytes - 1) / alignment_bytes * alignment_bytes;
+void BlockStore::grow(Arena& home, std::int32_t num_slots) {
   home.num_slots = num_slots;
   const auto count = static_cast<std::size_t>(num_slots);
   if (count > 0 && home.stride_bytes > std::numeric_limits<std::ptrdiff_t>::max() / count) throw std::bad_alloc();

@@ -112,6 +112,18 @@ TEST_CASE("memory grows to the largest demand and stays", "[runtime]") {
   CHECK(store.allocated_bytes() > large);
 }
 
+TEST_CASE("rows of one token in neighbouring slots do not compete for the same places of a cache", "[runtime]") {
+  BlockStore store;
+  store.configure({16, 256, Storage::fp32}, 3, 3, false);
+  for (const SlotClass slot_class : {SlotClass::value, SlotClass::gradient}) {
+    const auto distance = store.data(Slot{slot_class, 1}) - store.data(Slot{slot_class, 0});
+    CHECK(distance >= static_cast<std::ptrdiff_t>(store.bytes_of(slot_class)));
+    CHECK(distance % 64 == 0);
+    CHECK(distance % 4096 != 0);
+    CHECK(store.data(Slot{slot_class, 2}) - store.data(Slot{slot_class, 1}) == distance);
+  }
+}
+
 TEST_CASE("shapes without elements or beyond reason are refused", "[runtime]") {
   BlockStore store;
   CHECK_THROWS_AS(store.configure({0, 4, Storage::fp32}, 1, 1, false), InputError);

@@ -105,7 +105,7 @@ class BlockStore {
     std::byte* memory = nullptr;
     std::size_t capacity_bytes = 0;
     std::size_t slot_bytes = 0;
-    std::size_t stride_bytes = 0;  // slot_bytes rounded up, so that each slot is aligned
+    std::size_t stride_bytes = 0;  // from slot to slot; keeps the rows of one token apart in the caches
     std::int32_t num_slots = 0;
     std::size_t record_capacity = 0;
     std::unique_ptr<std::atomic<std::uint64_t>[]> records;  // packed SlotContent
@@ -116,7 +116,7 @@ class BlockStore {
   std::atomic<std::uint64_t>& record(Slot slot) const {
     return arena(slot.slot_class).records[static_cast<std::size_t>(slot.index)];
   }
-  void grow(Arena& home, std::size_t slot_bytes, std::int32_t num_slots);
+  void grow(Arena& home, std::int32_t num_slots);
   void poison(Slot slot) const;
   std::optional<ConstView> find_content(SlotClass slot_class, const SlotContent& content) const;
 
