@@ -86,17 +86,34 @@ class LogReader {
     if (header->value("plumb_log", Json()) != 1) {
       refuse("not an event log: its first line has no \"plumb_log\":1");
     }
-    log_.made_by = header->value("made_by", "");
-    const std::string logged = header->value("program", "");
+    log_.made_by = word(*header, "made_by");
+    const std::string logged = word(*header, "program");
     const std::string mine = to_string(digest(program_));
-    if (logged == mine) return;
+    if (logged == mine) {
+      require_same(*header, "schedule", program_.schedule_name);
+      require_same(*header, "cache", to_string(program_.routing.policy));
+      require_same(*header, "pp", program_.layout.pp());
+      require_same(*header, "vp", program_.layout.vp());
+      require_same(*header, "microbatches", program_.layout.microbatches());
+      return;
+    }
     throw InputError(fmt::format(
         "{}: a log of another program: {} with {} on {} ranks x {} virtual stages, {} microbatches (digest {}), "
         "not {} with {} on {} x {}, {} (digest {}); layout, policy and costs must be those of the run",
-        name_, header->value("schedule", "?"), header->value("cache", "?"), header->value("pp", 0),
-        header->value("vp", 0), header->value("microbatches", 0), logged, program_.schedule_name,
-        to_string(program_.routing.policy), program_.layout.pp(), program_.layout.vp(), program_.layout.microbatches(),
-        mine));
+        name_, shown(*header, "schedule"), shown(*header, "cache"), shown(*header, "pp"), shown(*header, "vp"),
+        shown(*header, "microbatches"), logged, program_.schedule_name, to_string(program_.routing.policy),
+        program_.layout.pp(), program_.layout.vp(), program_.layout.microbatches(), mine));
+  }
+
+  std::string word(const Json& header, const char* field) const {
+    const auto found = header.find(field);
+    if (found == header.end() || !found->is_string()) refuse(fmt::format("\"{}\" is no text", field));
+    return found->get<std::string>();
+  }
+  static std::string shown(const Json& header, const char* field) {
+    const auto found = header.find(field);
+    if (found == header.end()) return "?";
+    return shortened(found->is_string() ? found->get<std::string>() : found->dump());
   }
 
   std::int64_t integer(const Json& line, const char* field, std::int64_t end) const {
@@ -120,6 +137,12 @@ class LogReader {
     const double us = found->get<double>();
     if (!(std::abs(us) <= 1e12)) refuse(fmt::format("\"{}\" is out of range", field));
     return SimTime(std::llround(us * 1e6));
+  }
+
+  std::optional<SimTime> time_if_any(const Json& line, const char* field) const {
+    const auto found = line.find(field);
+    if (found == line.end() || found->is_null()) return std::nullopt;
+    return time(line, field);
   }
 
   // What a line says of the program beside its place must be what stands there; it need not say it.
@@ -193,7 +216,13 @@ class LogReader {
     const SimTime finished = time_after(posted, line, "finished_us");
     (sends ? message.sent : message.arrived) = finished;
     step.timeline.ranks[rank].comm_done[index] = finished;
-    if (line.contains("started_us") && !line["started_us"].is_null()) message.start = time(line, "started_us");
+    if (const auto started = time_if_any(line, "started_us")) {
+      if (*started > finished) refuse("\"started_us\" is after the end");
+      message.start = *started;
+    }
+    if (const auto consumed = time_if_any(line, "consumed_us"); consumed && *consumed < finished) {
+      refuse("\"consumed_us\" is before the end");
+    }
   }
 
   MeasuredLog finish() {

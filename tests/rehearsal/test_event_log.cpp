@@ -131,6 +131,20 @@ TEST_CASE("logs that are cut, damaged or of another program are refused with the
     edited.insert(edited.find(field) + field.size(), "-1");
     CHECK_THROWS_WITH(read(edited, program), Contains("is before the beginning"));
   }
+  const auto with = [&](const std::string& field, const std::string& value) {
+    std::string edited = text;
+    std::size_t at = edited.find("\"" + field + "\":");
+    while (edited.compare(at + field.size() + 3, 4, "null") == 0)
+      at = edited.find("\"" + field + "\":", at + 1);
+    const std::size_t begin = at + field.size() + 3;
+    return edited.replace(begin, edited.find_first_of(",}", begin) - begin, value);
+  };
+  CHECK_THROWS_WITH(read(with("started_us", "1e11"), program), Contains("\"started_us\" is after the end"));
+  CHECK_THROWS_WITH(read(with("consumed_us", "-1e11"), program), Contains("\"consumed_us\" is before the end"));
+  CHECK_THROWS_WITH(read(with("consumed_us", "\"soon\""), program), Contains("\"consumed_us\" is not a time"));
+  CHECK_THROWS_WITH(read(with("made_by", "3"), program), Contains("\"made_by\" is no text"));
+  CHECK_THROWS_WITH(read(with("pp", "7"), program), Contains("\"pp\" is 7, in the program it is"));
+  CHECK_THROWS_WITH(read(with("cache", "\"naive\""), program), Contains("in the program it is \"relay\""));
 }
 
 TEST_CASE("a line of a log that says something else of the program than the program does is refused", "[rehearsal]") {
