@@ -8,9 +8,7 @@
 #include <fmt/format.h>
 
 namespace plumb {
-namespace {
 
-// The length of the UTF-8 sequence at `at`, 0 if there is none.
 std::size_t utf8_length(std::string_view text, std::size_t at) {
   const auto byte = [&](std::size_t i) { return static_cast<unsigned char>(text[i]); };
   const unsigned char lead = byte(at);
@@ -26,8 +24,6 @@ std::size_t utf8_length(std::string_view text, std::size_t at) {
                      (lead == 0xEF && second == 0xBF && byte(at + 2) >= 0xBE);
   return wrong ? 0 : length;
 }
-
-}  // namespace
 
 std::string xml_escaped(std::string_view text) {
   std::string out;

@@ -3,12 +3,16 @@
 // svg_text.hpp (private): the small part of SVG that a drawing of a timeline needs, as text.
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 #include "plumb/simulator/sim_time.hpp"
 
 namespace plumb {
+
+// The length of the UTF-8 sequence beyond ASCII at `at`, 0 if there is none. REQUIRES at < text.size().
+std::size_t utf8_length(std::string_view text, std::size_t at);
 
 // Fit for text and attributes: markup escaped, what XML 1.0 forbids and bytes beyond ASCII that are not UTF-8 become ?.
 std::string xml_escaped(std::string_view text);
