@@ -23,6 +23,25 @@ constexpr std::size_t most_rows = 10;
 // A rank has left the prediction when an action is off by this share of the step.
 constexpr double parting_share = 0.01;
 
+// What the other steps of the log say: the shortest, and what would be left of all of them without disturbance.
+struct Bounds {
+  SimTime least{0};
+  SimTime undisturbed{0};
+};
+
+Bounds bounds_of(const Program& program, const MeasuredLog& log) {
+  SimTime least = log.steps.front().step;
+  for (const Timeline& step : log.steps)
+    least = std::min(least, step.step);
+  return {least, undisturbed(program, log.steps).step};
+}
+
+// How far a measured time is from the predicted, as a share of it.
+double beyond(SimTime measured, SimTime predicted) {
+  return predicted > SimTime(0) ? static_cast<double>(measured.count()) / static_cast<double>(predicted.count()) - 1
+                                : 0;
+}
+
 std::string signed_ms(SimTime time) { return fmt::format("{:+.3f}", to_us(time) / 1000); }
 
 // The first action of each rank that is off by more than the share; null if none is.
@@ -60,10 +79,14 @@ std::vector<const Row*> largest(const std::vector<Row>& rows) {
   return order;
 }
 
-void print_tables(const Against& against, const MeasuredLog& log, std::size_t step, std::size_t num_ranks) {
-  fmt::print("step {} by {}, the middle one of {}: measured {} ms, predicted {} ms, {:+.2f} %\n\n", log.numbers[step],
+void print_tables(const Against& against, const MeasuredLog& log, const Bounds& bounds, std::size_t step,
+                  std::size_t num_ranks) {
+  fmt::print("step {} by {}, the middle one of {}: measured {} ms, predicted {} ms, {:+.2f} %\n", log.numbers[step],
              log.made_by, log.steps.size(), milliseconds(against.measured_step), milliseconds(against.predicted_step),
              against.difference() * 100);
+  fmt::print("the shortest step {} ms, {:+.2f} %; with everything at its least over all steps {} ms, {:+.2f} %\n\n",
+             milliseconds(bounds.least), beyond(bounds.least, against.predicted_step) * 100,
+             milliseconds(bounds.undisturbed), beyond(bounds.undisturbed, against.predicted_step) * 100);
   Table ranks({"rank", fmt::format("first action off by {:g} % of the step", parting_share * 100), "predicted ms",
                "measured ms", "late at the end ms"});
   const std::vector<const ActionAgainst*> first = partings(against, num_ranks);
@@ -94,7 +117,8 @@ void print_tables(const Against& against, const MeasuredLog& log, std::size_t st
   fmt::print("{}", transfers.text());
 }
 
-void print_json(const Against& against, const MeasuredLog& log, std::size_t step, std::size_t num_ranks) {
+void print_json(const Against& against, const MeasuredLog& log, const Bounds& bounds, std::size_t step,
+                std::size_t num_ranks) {
   using Json = nlohmann::ordered_json;
   Json json{{"step", log.numbers[step]},
             {"steps", log.steps.size()},
@@ -102,6 +126,8 @@ void print_json(const Against& against, const MeasuredLog& log, std::size_t step
             {"predicted_step_us", to_us(against.predicted_step)},
             {"measured_step_us", to_us(against.measured_step)},
             {"difference", against.difference()},
+            {"least_step_us", to_us(bounds.least)},
+            {"undisturbed_step_us", to_us(bounds.undisturbed)},
             {"ranks", Json::array()},
             {"actions", Json::array()},
             {"transfers", Json::array()}};
@@ -163,7 +189,7 @@ int run_against(const Options& options, const Program& program, const Timeline& 
   }
   const std::size_t step = median_step(log);
   const Against against = compare_against(program, predicted, log.steps[step]);
-  (options.json ? print_json : print_tables)(against, log, step, program.ranks.size());
+  (options.json ? print_json : print_tables)(against, log, bounds_of(program, log), step, program.ranks.size());
   return 0;
 }
 

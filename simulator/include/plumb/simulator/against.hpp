@@ -10,6 +10,7 @@
 
 #include <cstdint>
 #include <iosfwd>
+#include <span>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -64,6 +65,11 @@ struct Against {
   std::vector<TransferAgainst> transfers;  // like Program::messages
   double difference() const;               // of the steps, as a share of the predicted
 };
+
+// The step as it would have been had every action and every message taken the least that it took in any of these steps
+// of the program: what is left when the machine's other business is taken out of a measurement. Times of messages count
+// from both ends being ready, and none waits for another. Throws InputError when there is no step.
+Timeline undisturbed(const Program& program, std::span<const Timeline> steps);
 
 Against compare_against(const Program& program, const Timeline& predicted, const Timeline& measured);
 
