@@ -93,8 +93,7 @@ CostModel resolve_cluster_costs(const Options& options, const DepthMap& depth, c
   std::vector<ActionTimes> times;
   if (options.profile) {
     const Profile profile = load_profile(*options.profile);
-    require_profile_fits(profile, depth.cuts(), *options.profile);
-    times = profile.times;
+    times = profile_times(profile, depth.cuts(), *options.profile);
   }
   if (!options.cluster) return CostModel(std::move(times), resolve_link(options, bytes), bytes);
   const Cluster cluster = load_cluster(*options.cluster).cluster;

@@ -59,11 +59,16 @@ void require_plain(bool given, std::string_view flag) {
 }  // namespace
 
 std::optional<NetworkModel> resolve_network(const Options& options, const Link& link, const UnitBytes& bytes) {
-  const std::string sharing = options.sharing.value_or(options.streams ? "fair" : "exclusive");
+  const bool scarce_cores =
+      options.cluster && cores_are_scarce(resolve_cluster_network(options, CommStreams::unordered).shared_cores);
+  const std::string sharing = options.sharing.value_or(options.streams || scarce_cores ? "fair" : "exclusive");
   if (sharing != "fair" && sharing != "exclusive") {
     throw InputError(fmt::format("--sharing '{}' is unknown: legal are exclusive and fair", sharing));
   }
   if (sharing == "exclusive") {
+    if (scarce_cores) {
+      throw InputError("--sharing exclusive: ranks of this cluster share cores (cores_per_node): only fair knows that");
+    }
     require_fair(options.streams.has_value(), "--streams");
     require_fair(options.eager_bytes.has_value(), "--eager-bytes");
     require_fair(options.launch_us.has_value(), "--launch-us");
@@ -72,7 +77,6 @@ std::optional<NetworkModel> resolve_network(const Options& options, const Link& 
   }
   require_plain(options.single_stream, "--single-stream");
   require_plain(options.compare.has_value(), "--compare");
-  require_plain(!options.against.empty(), "--against");
   const CommStreams streams = parse_streams(options.streams.value_or("unordered"));
   NetworkModel network =
       options.cluster ? resolve_cluster_network(options, streams) : network_of_link(options.pp, link, bytes);
@@ -100,15 +104,18 @@ std::string network_text(const Options& options, const NetworkModel& network) {
       protocol.compute_share_while_active * 100);
   if (protocol.compute_share_while_waiting > 0)
     text += fmt::format(", {:g} % by waiting ones", protocol.compute_share_while_waiting * 100);
+  if (cores_are_scarce(network.shared_cores))
+    text += fmt::format("; the ranks of a machine share {} cores", network.shared_cores.cores);
   return text;
 }
 
 std::string network_json(const NetworkModel& network) {
   const MessageProtocol& protocol = network.protocol;
   return fmt::format(
-      R"({{"sharing":"fair","streams":"{}","eager_bytes":{},"launch_us":{:g},"comm_share":{:g},"waiting_share":{:g}}})",
+      R"({{"sharing":"fair","streams":"{}","eager_bytes":{},"launch_us":{:g},"comm_share":{:g},"waiting_share":{:g},"cores_per_node":{}}})",
       name_of(network.streams), protocol.eager_limit_bytes, to_us(protocol.launch), protocol.compute_share_while_active,
-      protocol.compute_share_while_waiting);
+      protocol.compute_share_while_waiting,
+      cores_are_scarce(network.shared_cores) ? fmt::to_string(network.shared_cores.cores) : "null");
 }
 
 }  // namespace plumb::cli

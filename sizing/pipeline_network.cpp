@@ -83,6 +83,23 @@ class Builder {
   ResourceId ingress_;
 };
 
+// Ranks lie in order, so a machine ends where the next begins.
+SharedCores cores_of(const Cluster& cluster, int num_ranks, const Degrees& degrees) {
+  SharedCores shared;
+  if (!cluster.cores_per_node) return shared;
+  shared.cores = *cluster.cores_per_node;
+  const std::int64_t span = cluster.tiers.front().span_gpus;
+  std::int64_t before = 0;
+  std::int32_t machine = 0;
+  for (int rank = 0; rank < num_ranks; ++rank) {
+    const std::int64_t here = span == 0 ? 0 : static_cast<std::int64_t>(rank) * degrees.gpus() / span;
+    machine += here != before ? 1 : 0;
+    before = here;
+    shared.machine.push_back(machine);
+  }
+  return shared;
+}
+
 }  // namespace
 
 NetworkModel pipeline_network(const Cluster& cluster, int num_ranks, const Degrees& degrees, CommStreams streams) {
@@ -96,6 +113,7 @@ NetworkModel pipeline_network(const Cluster& cluster, int num_ranks, const Degre
     protocol.compute_share_while_active = cluster.p2p.sm_fraction_while_active;
     protocol.compute_share_while_waiting = cluster.p2p.sm_fraction_while_waiting;
   }
+  network.shared_cores = cores_of(cluster, num_ranks, degrees);
   require_sound(network, num_ranks);
   return network;
 }

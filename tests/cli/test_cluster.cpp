@@ -124,3 +124,25 @@ TEST_CASE("a profile gives the times, a profile of other cuts is refused", "[cli
   require_refused("--layers 4 --profile " + file + " --action-us F=1", "exclude each other");
   require_refused("--layers 4 --profile " + file + " --ep 2 --cluster h100", "--ep does not go with --profile");
 }
+
+TEST_CASE("a profile of finer chunks serves coarser ones, and ranks share the cores of their machine", "[cli]") {
+  const std::string file = scratch_file("fine.json", R"({"plumb_profile":1,"made_by":"x","steps":3,"cuts":[2,4,6,8],
+    "chunks":[{"forward_s":0.0005,"backward_s":0.001},{"forward_s":0.0005,"backward_s":0.001},
+              {"forward_s":0.0005,"backward_s":0.001},{"forward_s":0.0005,"backward_s":0.001}]})");
+  const std::string flags = "sim --json --pp 2 --layers 4 --block-layers 2 --microbatches 4 --profile " + file;
+  CHECK(json::parse(run_plumb(flags + " --hop-us 0 --hop-GBps inf").out)["step_us"] == 5 * 3000.0);
+  const auto box = [](int cores) {
+    return scratch_file("box.yaml",
+                        "name: box\ngpu: {name: c, bf16_tflops_dense: 1, hbm_GBps: 10, mem_GiB: 24}\n"
+                        "tiers: [{name: shm, GBps_per_dir: 4000, latency_us: 0}]\ncores_per_node: " +
+                            std::to_string(cores) + "\n");
+  };
+  const json alone = json::parse(run_plumb(flags + " --cluster " + box(2)).out);
+  CHECK_FALSE(alone.contains("network"));
+  CHECK(alone["step_us"].get<double>() == Approx(5 * 3000).epsilon(0.01));
+  const json crowded = json::parse(run_plumb(flags + " --cluster " + box(1)).out);
+  CHECK(crowded["network"]["cores_per_node"] == 1);
+  CHECK(crowded["step_us"].get<double>() == Approx(4 * 2 * 3000).epsilon(0.01));  // all the work on one core
+  require_refused("--layers 4 --block-layers 2 --sharing exclusive --profile " + file + " --cluster " + box(1),
+                  "--sharing exclusive: ranks of this cluster share cores");
+}

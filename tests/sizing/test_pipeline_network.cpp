@@ -157,3 +157,15 @@ TEST_CASE("where no card is shared, exclusive, fair and longest path agree", "[s
   CHECK(simulate_network(program, costs, cards).step ==
         simulate_network(program, costs, uniform_network(6, 1e9, SimTime(0))).step);
 }
+
+TEST_CASE("ranks of one machine share its cores", "[sizing]") {
+  Cluster cluster = two_nodes();
+  CHECK(pipeline_network(cluster, 8, {}).shared_cores.machine.empty());
+  cluster.cores_per_node = 3;
+  const SharedCores shared = pipeline_network(cluster, 6, {}).shared_cores;
+  CHECK(shared.cores == 3);
+  CHECK(shared.machine == std::vector<std::int32_t>{0, 0, 0, 0, 1, 1});
+  CHECK(cores_are_scarce(shared));
+  CHECK_FALSE(cores_are_scarce(pipeline_network(cluster, 3, {}).shared_cores));
+  CHECK(pipeline_network(cluster, 3, {.dp = 8}).shared_cores.machine == std::vector<std::int32_t>{0, 1, 2});
+}

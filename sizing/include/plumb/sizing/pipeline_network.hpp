@@ -6,6 +6,7 @@
 // step, so each has 1 / dp of an interface that they have in common. Each of the tp devices of a stage sends its share
 // of a tensor to its counterpart; together they have the rate of all their interfaces. Where fewer devices make a rank
 // than use one interface, the ranks on it are one resource, and so are both directions of a half-duplex one.
+// With cores_per_node, ranks whose first devices lie in one span of the innermost tier share that many cores.
 // Computations are not scaled here: stragglers are in the times of the CostModel already (apply_stragglers).
 #pragma once
 
