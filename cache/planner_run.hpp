@@ -20,9 +20,9 @@
 #include "plan_tables.hpp"
 #include "plumb/cache/arbiter.hpp"
 #include "plumb/cache/event_queue.hpp"
+#include "plumb/cache/steady.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/invariant.hpp"
-#include "steady.hpp"
 
 namespace plumb {
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "steady.hpp"
+#include "plumb/cache/steady.hpp"
 
 #include <algorithm>
 

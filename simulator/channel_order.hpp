@@ -12,12 +12,13 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/simulate.hpp"
+#include "program_cut.hpp"
 
 namespace plumb {
 
 class ChannelOrders {
  public:
-  ChannelOrders(const Program& program, ChannelOrder order);
+  ChannelOrders(const Program& program, const ProgramCut& cut, ChannelOrder order);
 
   // [message] conditions before it may start: its two ends and its predecessor in each end's queue.
   const std::vector<std::uint8_t>& gates() const { return gates_; }

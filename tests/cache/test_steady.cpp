@@ -3,9 +3,9 @@
 #include "countdown.hpp"
 #include "lower_rank.hpp"
 #include "planner_run.hpp"
+#include "plumb/cache/steady.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "plumb/schedule/named.hpp"
-#include "steady.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;

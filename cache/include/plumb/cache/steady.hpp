@@ -1,6 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// steady.hpp (private): where a rank's row repeats itself with later microbatches.
+// steady.hpp: where a rank's row repeats itself with later microbatches.
 //
 // Between warm-up and cool-down a schedule does the same again and again: interleaved 1F1B every group of microbatches,
 // 1F1B every microbatch, looped breadth-first every microbatch of a pass. Whoever follows such a schedule and finds
