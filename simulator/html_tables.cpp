@@ -48,7 +48,7 @@ std::string byte_text(std::int64_t bytes) {
     value /= 1024;
     ++unit;
   }
-  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.1f} {}", value, units.at(unit));
+  return unit == 0 ? fmt::format("{} B", bytes) : fmt::format("{:.{}f} {}", value, value < 100 ? 2 : 1, units.at(unit));
 }
 
 std::string facts_html(const std::vector<HtmlFact>& facts) {

@@ -9,7 +9,7 @@
 
 namespace plumb {
 
-// "58720256" as "56.0 MiB".
+// 58720256 as "56.00 MiB".
 std::string byte_text(std::int64_t bytes);
 
 // Elements of a description list.

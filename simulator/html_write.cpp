@@ -134,7 +134,7 @@ class PageWriter {
     if (svg.size() > most_drawing_bytes) return {};
     return fmt::format(
         "<img alt=\"The step as a drawing: ranks as rows, time to the right\" "
-        "src=\"data:image/svg+xml;base64,{}\">",
+        "src=\"data:image/svg+xml;base64,{}\"/>",
         base64(svg));
   }
 

@@ -303,7 +303,8 @@ function hopsChart() {
       g.fillRect(x, middle, barWidth, down * scale);
     }
     surface.line(left, middle, right, middle, palette.muted);
-    const names = Math.max(1, Math.ceil(bars * 44 / (right - left)));
+    const widest = count > 0 ? g.measureText(`${from[count - 1]}\u2192${to[count - 1]}`).width + 10 : 1;
+    const names = Math.max(1, Math.ceil(bars * widest / (right - left)));
     for (let i = 0; i < bars; i += names) {
       const k = i * group;
       surface.text(`${from[k]}\u2192${to[k]}`, left + (i + 0.5) * step, height - 8, {align: 'center'});

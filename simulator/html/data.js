@@ -227,7 +227,7 @@ function byteText(bytes) {
     value /= 1024;
     unit += 1;
   }
-  return `${unit === 0 ? value : value.toFixed(value >= 100 ? 0 : value >= 10 ? 1 : 2)} ${units[unit]}`;
+  return `${unit === 0 ? value : value.toFixed(value >= 100 ? 1 : 2)} ${units[unit]}`;
 }
 
 const percentText = (share) => `${(share * 100).toFixed(share < 0.001 && share > 0 ? 3 : 2)} %`;

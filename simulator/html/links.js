@@ -105,10 +105,12 @@ function loadsChart() {
       g.fillStyle = palette.heat;
       g.fillRect(left + i * step, bottom - share / high * (bottom - top), step > 4 ? step - 1 : step, share / high * (bottom - top));
     }
-    const names = Math.max(1, Math.ceil(bars * 74 / (right - left)));
+    const widest = Math.max(1, ...loads.slice(-64).map((load) => g.measureText(load.name).width)) + 10;
+    const names = Math.max(1, Math.ceil(bars * widest / (right - left)));
     for (let i = 0; i < bars; i += names) {
       const x = left + (i + 0.5) * step;
-      surface.text(loads[i * group].name, Math.max(x, left + 20), bottom + 9, {align: x > right - 30 ? 'right' : 'center'});
+      const align = step * names > widest ? 'center' : x > right - widest / 2 ? 'right' : 'left';
+      surface.text(loads[i * group].name, align === 'left' ? x - step / 2 : x, bottom + 9, {align});
     }
   });
   surface.setHeight(loads.length > 0 ? 140 : 0);

@@ -8,6 +8,9 @@ function applyTheme(choice) {
   byId('theme').textContent = `theme: ${choice}`;
 }
 
+// What is on the page, for tests and the curious at the console.
+const page = {};
+
 function start() {
   root.dataset.script = '';
   const address = new URLSearchParams(location.hash.slice(1));
@@ -51,6 +54,7 @@ function start() {
     repaint();
   });
 
+  Object.assign(page, {line, memory, transfers});
   goTo(line, memory, address);
   for (const surface of surfaces) surface.drawNow();
   Object.assign(root.dataset, {

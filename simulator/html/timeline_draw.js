@@ -96,6 +96,7 @@ function drawRow(line, surface, rank, every, texts) {
   else drawCells(line, surface, low, high, y, height, texts);
   if (line.showMessages) {
     const thin = Math.max(1, (full - height - 1) / 2);
+    drawNoMessages(line, surface, y + height, full - height);
     messageRow(line, surface, line.sends, rank, y + height + 1, thin, palette.send);
     messageRow(line, surface, line.receives, rank, y + height + 1 + thin, thin, palette.receive);
   }
@@ -131,6 +132,20 @@ function drawCells(line, surface, low, high, y, height, texts) {
   }
 }
 
+// Where the page holds actions and no messages.
+function drawNoMessages(line, surface, y, height) {
+  const {left_out_from: from, left_out_to: to} = facts.messages;
+  if (from === undefined) return;
+  const x = Math.max(MARGIN, line.xOf(from));
+  const width = Math.min(MARGIN + line.width, line.xOf(to)) - x;
+  if (width <= 0) return;
+  surface.g.fillStyle = palette.page;
+  surface.g.fillRect(x, y, width, height);
+  if (width < 130 || height < 9) return;
+  surface.font(9);
+  surface.text('messages not in this page', x + width / 2, y + height / 2, {align: 'center'});
+}
+
 // One row of pixels, each the mean of idle, waiting and the colours of the actions it covers.
 function mixRow(line, surface, low, high, y, height) {
   const {actions} = line;
@@ -148,6 +163,14 @@ function mixRow(line, surface, low, high, y, height) {
     const b = Math.min(columns, (to - line.from) * scale);
     if (b <= a) return;
     const begin = Math.floor(a);
+    if (b <= begin + 1) {  // within one pixel, as most are where there are many
+      const share = b - a;
+      red[begin] += share * rgb[0];
+      green[begin] += share * rgb[1];
+      blue[begin] += share * rgb[2];
+      covered[begin] += share;
+      return;
+    }
     const last = Math.min(columns - 1, Math.floor(b));
     for (let c = begin; c <= last; c += 1) {
       const share = Math.min(b, c + 1) - Math.max(a, c);
