@@ -72,6 +72,7 @@ struct Options {
 
   // sim.
   std::string trace;
+  std::string html;
   std::string against;
   bool compare_cache = false;
   bool single_stream = false;

@@ -148,6 +148,8 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_costs(*sub, o, "[200]", "[50]");
   add_cluster(*sub, o);
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");
+  sub->add_option("--html", o.html,
+                  "write a page for any browser to FILE: timeline, memory, traffic, overhead; it needs no network");
   add_compare(*sub, o);
   add_compare_residual(*sub, o);
   sub->add_option("--against", o.against,

@@ -8,6 +8,7 @@
 #include "commands.hpp"
 #include "compare_residual.hpp"
 #include "costs.hpp"
+#include "html.hpp"
 #include "memory.hpp"
 #include "network.hpp"
 #include "output.hpp"
@@ -74,6 +75,7 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
 
 int run_sim(const Options& options) {
   require_cost_flags_fit(options);
+  require_html_fits(options);
   if (options.compare_residual) return run_compare_residual_sim(options);
   if (!options.against.empty() && options.compare_cache) {
     throw InputError("--against is about one program and does not go with --compare-cache");
@@ -143,6 +145,9 @@ int run_sim(const Options& options) {
   const SimReport report = make_report(program, costs, timeline);
   if (!options.trace.empty()) {
     write_file(options.trace, [&](std::ostream& out) { write_trace(out, program, costs, timeline); });
+  }
+  if (!options.html.empty()) {
+    write_html_page({options, depth, schedule, program, costs, network, timeline, report});
   }
   if (options.json) {
     std::string text = to_json(report);
