@@ -10,9 +10,12 @@
 #include "cluster.hpp"
 #include "costs.hpp"
 #include "memory.hpp"
+#include "network.hpp"
 #include "output.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/error.hpp"
+#include "plumb/simulator/compare.hpp"
+#include "plumb/simulator/network.hpp"
 #include "plumb/simulator/report.hpp"
 #include "plumb/simulator/simulate.hpp"
 #include "plumb/sizing/residual_io.hpp"
@@ -89,8 +92,11 @@ Counted count(const Options& options, const Layout& layout, const ResidualDesign
                   .traffic = {},
                   .io = residual_io(design, depth.map.sublayers(), block),
                   .bytes = resolve_bytes(own, depth.hidden)};
-  for (const Policy policy : policies_of(depth.map.residual()))
+  for (const Policy policy : policies_of(depth.map.residual())) {
+    require_memory(bytes_needed(Product::routing, layout, depth.map, policy, false),
+                   fmt::format("counting {} of {}", to_string(design), size_text(layout)));
     counted.traffic.push_back(residual_traffic(layout, depth.map, policy));
+  }
   return counted;
 }
 
@@ -154,11 +160,14 @@ Simulated simulate_design(const Options& options, const Layout& layout, const Sc
   require_memory(bytes_needed(Product::simulation, layout, depth.map, policy, splits_backward(own)),
                  fmt::format("simulating {} of {}", to_string(design), size_text(layout)));
   const CostModel costs = resolve_sim_costs(own, depth.map, resolve_bytes(own, depth.hidden));
+  const std::optional<NetworkModel> network = resolve_network(own, costs.link(RankId(0), RankId(0)), costs.bytes());
   const SimOptions simulation = resolve_simulation(own);
   PlanCosts plan = costs.plan_costs();
-  plan.duplex = simulation.duplex;
+  const NetworkModel* shared = network ? &*network : nullptr;
+  plan.duplex = planned_duplex(simulation, shared);
   const Program program = lower(schedule, depth.map, policy, {.post_ahead = own.post_ahead, .costs = plan});
-  return {design, policy, 0, make_report(program, costs, simulate(program, costs, simulation))};
+  const Timeline timeline = shared ? simulate_network(program, costs, *shared) : simulate(program, costs, simulation);
+  return {design, policy, 0, make_report(program, costs, timeline, shared)};
 }
 
 void refuse_what_does_not_go(const Options& options) {
@@ -167,8 +176,6 @@ void refuse_what_does_not_go(const Options& options) {
                                                      {"--compare", options.compare.has_value()},
                                                      {"--compare-cache", options.compare_cache},
                                                      {"--show-cluster", options.show_cluster},
-                                                     {"--streams", options.streams.has_value()},
-                                                     {"--sharing", options.sharing.has_value()},
                                                      {"--schedule auto", wants_auto(options)},
                                                      {"--memory-chunks", options.memory_chunks.has_value()}};
   for (const auto& [flag, is_given] : given) {

@@ -12,6 +12,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare_schedules.hpp"
 #include "plumb/sizing/layer_costs.hpp"
+#include "resolve.hpp"
 
 namespace plumb::cli {
 
@@ -87,7 +88,9 @@ Link resolve_link(const Options& options, const UnitBytes& bytes) {
     throw InputError("--unit-us and --hop-GBps exclude each other");
   }
   if (options.unit_us) {
-    return link_from_unit_time(latency, from_us(*options.unit_us, "--unit-us"), bytes);
+    // Of one [tokens, d] tensor, of which a value may have several.
+    const double value_us = *options.unit_us * resolve_design(options).num_streams;
+    return link_from_unit_time(latency, from_us(value_us, "--unit-us"), bytes);
   }
   const std::string rate = options.hop_gbps.value_or("50");
   return link_from_rate(

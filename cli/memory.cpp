@@ -64,6 +64,7 @@ double bytes_needed(Product product, const Layout& layout, const DepthMap& depth
   const double microbatches = layout.microbatches();
   const double actions = (split ? 3.0 : 2.0) * layout.num_chunks() * microbatches;
   if (product == Product::table) return 40 * actions;
+  if (product == Product::routing) return 200 * static_cast<double>(expected_units(layout, depth, policy));
   // Both directions. Blocks travel one by one under cached and direct, with their hop under the others.
   const double units = 2 * microbatches * static_cast<double>(expected_units(layout, depth, policy));
   const bool one_by_one = policy == Policy::cached || policy == Policy::direct;

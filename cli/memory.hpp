@@ -19,6 +19,7 @@ namespace plumb::cli {
 
 // What a subcommand makes of a schedule.
 enum class Product : std::uint8_t {
+  routing,     // who sends what to whom, for any microbatch
   table,       // the order alone
   simulation,  // one program and its timeline
   text,        // two programs

@@ -70,7 +70,7 @@ void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::str
                  "chunk activations that a rank may hold, for --schedule auto [any number]");
   app.add_option("--hop-us", o.hop_us, "latency of a message in microseconds " + hop);
   app.add_option("--hop-GBps", o.hop_gbps, "rate of a link per direction in GB/s, or inf " + rate);
-  app.add_option("--unit-us", o.unit_us, "time of one value unit on a link, instead of --hop-GBps");
+  app.add_option("--unit-us", o.unit_us, "time of one [tokens, d] tensor on a link, instead of --hop-GBps");
 }
 
 void add_cluster(CLI::App& app, Options& o) {

@@ -51,9 +51,8 @@ Sublayers from_decoder_layers(const Options& options, const ResidualDesign& desi
   if (takes_block_size(design) && !model.block_decoder_layers) {
     throw InputError(
         fmt::format("{} has no attn_res_block_size, so it has an ordinary residual stream: give --block-layers K "
-                    "(automatic would be {}){}",
-                    model.name, automatic_block_layers(model.decoder_layers),
-                    options.subcommand == "volume" ? "" : " or --residual standard"));
+                    "(automatic would be {}) or --residual standard",
+                    model.name, automatic_block_layers(model.decoder_layers)));
   }
   const int block_layers = model.block_decoder_layers.value_or(model.decoder_layers);
   Sublayers depth{.count = model.sublayers(),

@@ -6,6 +6,7 @@
 
 #include "commands.hpp"
 #include "compare_residual.hpp"
+#include "memory.hpp"
 #include "output.hpp"
 #include "plumb/sizing/residual_traffic.hpp"
 #include "resolve.hpp"
@@ -30,6 +31,7 @@ struct Volumes {
 Volumes measure(const Layout& layout, const DepthMap& depth) {
   Volumes volumes{.formula = volume_formula(layout, depth), .counted = {}};
   for (const Policy policy : policies_of(depth.residual())) {
+    require_memory(bytes_needed(Product::routing, layout, depth, policy, false), "counting " + size_text(layout));
     const Routing routing = make_routing(layout, depth, policy);
     volumes.counted.push_back({policy, count_volume(routing, layout), backward_units(routing)});
   }

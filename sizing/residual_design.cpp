@@ -177,7 +177,7 @@ std::string payload_text(const ResidualDesign& design) {
     case ResidualKind::attnres_block:
       return fmt::format("every block and the open partial, {} each", tensors);
   }
-  return tensors;
+  return tensors + " per hop";
 }
 
 void require_depth(const ResidualDesign& design, int sublayers) {

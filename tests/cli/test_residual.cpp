@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// --residual and --compare-residual, and the figures of docs/k3-pp16.md.
+// --residual and --compare-residual.
 #include <algorithm>
 
 #include <nlohmann/json.hpp>
@@ -65,6 +65,19 @@ TEST_CASE("every residual design is counted, and every count is its formula", "[
   CHECK(streams.at("checks").at("standard_equals_exact_minimum") == true);
 }
 
+TEST_CASE("on 16 ranks K3 sends 79 tensors for 15 without a cache, and with one too at V = 1", "[cli]") {
+  const auto policies = [](const std::string& vp, const std::string& name) {
+    const json all = answer("volume --model kimi-k3 --pp 16 --vp " + vp + " --compare-residual standard,attnres-block");
+    return design(all, name).at("policies");
+  };
+  CHECK(policies("1", "standard").at("standard").at("tensors") == 15);
+  CHECK(policies("1", "attnres-block").at("naive").at("tensors") == 79);
+  CHECK(policies("1", "attnres-block").at("relay").at("tensors") == 79);
+  CHECK(policies("2", "standard").at("standard").at("tensors") == 31);
+  CHECK(policies("2", "attnres-block").at("naive").at("tensors") == 167);
+  CHECK(policies("2", "attnres-block").at("cached").at("tensors") == 123);
+}
+
 TEST_CASE("one step of each residual design under the same order and links", "[cli]") {
   const std::string layout = "sim --pp 4 --vp 2 --layers 16 --hop-GBps 50 ";
   const json rows = answer(layout + "--block-layers 4 --compare-residual all");
@@ -75,6 +88,11 @@ TEST_CASE("one step of each residual design under the same order and links", "[c
   CHECK(design(rows, "hc:4").at("step_us") > design(rows, "standard").at("step_us"));
   CHECK(design(rows, "hc:4").at("bytes_per_step") == 4 * design(rows, "standard").at("bytes_per_step").get<double>());
   CHECK(design(rows, "denseformer").at("cache") == "cached");
+  const json shared = answer(layout + "--compare-residual hc:4 --sharing fair");
+  CHECK(shared.at("designs").at(0).at("step_us") == answer(layout + "--residual hc:4 --sharing fair").at("step_us"));
+  // --unit-us is of a tensor: four of a millisecond are a value of four.
+  const std::string slow = "sim --pp 4 --vp 2 --layers 16 --hop-us 0 --unit-us ";
+  CHECK(answer(slow + "1000 --residual hc:4").at("step_us") == answer(slow + "4000 --residual standard").at("step_us"));
   const json single = answer(layout + "--residual hc:4");
   CHECK(single.at("step_us") == design(rows, "hc:4").at("step_us"));
   // With a cluster the reads and writes of the design take time as well.
@@ -86,7 +104,7 @@ TEST_CASE("one step of each residual design under the same order and links", "[c
 }
 
 TEST_CASE("designs that nothing runs are planned", "[cli]") {
-  CHECK(run_plumb("plan --pp 2 --layers 4 --residual mhc:4").out.find("mhc:4: 4 tensors") != std::string::npos);
+  CHECK(run_plumb("plan --pp 2 --layers 4 --residual mhc:4").out.find("mhc:4: 4 tensors per hop") != std::string::npos);
   CHECK(run_plumb("plan --pp 2 --layers 4 --residual muddformer --format csv-comms --cache relay").exit_code == 0);
 }
 
@@ -105,6 +123,7 @@ TEST_CASE("residual designs that cannot be are refused with what is legal", "[cl
   require_refused(volume + "--compare-residual hc:4,deepnet --block-layers 2", "names none");
   require_refused("sim --layers 8 --compare-residual hc:4,deepnet --cache naive", "none of the designs");
   require_refused("sim --layers 8 --compare-residual all --trace t.json", "--trace does not go");
+  require_refused("sim --layers 8 --compare-residual all --launch-us 3", "--launch-us goes with --sharing fair");
   require_refused("sim --layers 8 --compare-residual all --schedule auto", "--schedule auto does not go");
   require_refused("plan --layers 8 --compare-residual all", "compare-residual");
 }

@@ -64,7 +64,7 @@ bool takes_block_size(const ResidualDesign& design);
 // Whether the runtime runs it, not only its traffic is counted.
 bool is_run(const ResidualDesign& design);
 
-// "one tensor", "4 tensors", "the output of every decoder layer", ...: what a boundary is about.
+// "one tensor per hop", "4 tensors per hop", "the output of every decoder layer", ...: what a boundary is about.
 std::string payload_text(const ResidualDesign& design);
 
 // Throws InputError unless a model of that many sublayers can have it: DenseFormer and MUDDFormer average over decoder
