@@ -15,6 +15,8 @@ int run_plan(const Options& options);
 int run_check(const Options& options);
 int run_sim(const Options& options);
 
+int run_size(const Options& options);
+
 // --compare of plan and sim: one table over several schedules.
 int run_compare_schedules(const Options& options);
 

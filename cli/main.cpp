@@ -19,6 +19,7 @@ int run(Options& options) {
   if (options.subcommand == "plan") return run_plan(options);
   if (options.subcommand == "check") return run_check(options);
   if (options.subcommand == "sim") return run_sim(options);
+  if (options.subcommand == "size") return run_size(options);
   exec_sibling(options);
 }
 

@@ -12,6 +12,17 @@
 
 namespace plumb::cli {
 
+// plumb size: what is given, and which choices are settled beforehand (an empty list leaves one open).
+struct SizeFlags {
+  int gpus = 0;
+  std::optional<std::int64_t> global_batch;  // [gpus]
+  std::optional<double> memory_limit_gib;    // [what the cluster says is to use]
+  std::vector<int> pp, vp, tp, ep, dp, microbatch;
+  std::vector<std::string> schedules, policies, recomputes, shardings;
+  std::string state;
+  std::optional<int> threads;  // [all cores]
+};
+
 struct Options {
   std::string subcommand;
 
@@ -89,6 +100,8 @@ struct Options {
   std::string log;
   std::string links = "emulated";
   std::optional<std::string> impair;  // [none]
+
+  SizeFlags size;
 
   // Handed to a sibling program as they are.
   std::vector<std::string> rest;

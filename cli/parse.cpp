@@ -172,6 +172,40 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   return sub;
 }
 
+CLI::App* add_size(CLI::App& app, Options& o) {
+  CLI::App* sub = app.add_subcommand(
+      "size", "the best layouts of a model on N devices, and what is best in time, memory and network");
+  SizeFlags& f = o.size;
+  sub->add_option("--model", o.model, "kimi-k3, kimi-linear-48b or the path of a config.json")->required();
+  sub->add_option("--gpus", f.gpus, "devices N")->required();
+  sub->add_option("--cluster", o.cluster,
+                  "a100, h100, h200, b200, gb200-nvl72, pcie-box, ethernet-25g or a file (docs/clusters.md)")
+      ->required();
+  sub->add_option("--global-batch", f.global_batch, "sequences per step [N]");
+  sub->add_option("--sequence", o.sequence, "tokens of a sequence [4096]");
+  sub->add_option("--memory-limit", f.memory_limit_gib, "GiB of a device to use [mem_GiB x usable_mem_fraction]");
+  sub->add_option("--residual", o.residual, "standard or attnres-block [as the model says]");
+  sub->add_option("--block-layers", o.block_layers, "decoder layers per block [the model's]");
+  sub->add_option("--grad-wire", o.grad_wire, "gradients on the wire: storage or fp32 [fp32]");
+  const auto settle = [&](const char* flag, auto& values, const char* what) {
+    sub->add_option(flag, values, std::string(what) + ", one or several: a,b,... [any]")->delimiter(',');
+  };
+  settle("--pp", f.pp, "pipeline ranks");
+  settle("--vp", f.vp, "virtual stages per rank");
+  settle("--tp", f.tp, "devices that share a layer");
+  settle("--ep", f.ep, "devices over which experts are dealt out");
+  settle("--dp", f.dp, "replicas");
+  settle("--microbatch", f.microbatch, "sequences per microbatch");
+  settle("--schedule", f.schedules, "schedules");
+  settle("--cache", f.policies, "routing policies");
+  settle("--recompute", f.recomputes, "none, selective or full");
+  settle("--sharding", f.shardings, "over replicas: none, optimizer or gradients");
+  sub->add_option("--state", f.state, "go on from FILE, and write there what is simulated");
+  sub->add_option("--threads", f.threads, "threads [all cores]");
+  add_json(*sub, o);
+  return sub;
+}
+
 // The sibling plumb-rehearse reads the same flags with this same function.
 CLI::App* add_rehearse(CLI::App& app, Options& o) {
   CLI::App* sub = app.add_subcommand(
@@ -233,6 +267,7 @@ Parsed parse(int argc, char** argv, Options& options) {
   add_plan(app, options);
   add_check(app, options);
   add_sim(app, options);
+  add_size(app, options);
   add_rehearse(app, options);
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
     require_decimals(*sub);

@@ -118,15 +118,22 @@ class Pipeline {
   }
 
   // Rank r cannot begin before a microbatch has come through the chunks before its first one, and when it has computed
-  // the last gradient of that one, the chunks before it remain. Every hop carries at least one unit.
+  // the last gradient of that one, the chunks before it remain. Every hop carries at least one unit. Chunks without
+  // layers take no time and nothing need wait for them: they are passed over, with the hops beside them.
   void bound_time() {
     SimTime head{0};
     SimTime tail{0};        // of full backwards
     SimTime input_tail{0};  // of I, W behind the last one only
     std::vector<bool> seen(static_cast<std::size_t>(layout_.pp()));
+    bool follows = false;  // the chunk before has layers
     for (ChunkId chunk; chunk.value < layout_.num_chunks(); chunk = chunk.next()) {
+      const int begin = chunk.value == 0 ? 0 : cuts_[chunk.previous().index()];
+      if (cuts_[chunk.index()] == begin && chunk.value + 1 < layout_.num_chunks()) {
+        follows = false;
+        continue;
+      }
       const RankId rank = layout_.rank_of(chunk);
-      if (chunk.value > 0 && layout_.rank_of(chunk.previous()) != rank) {
+      if (follows && layout_.rank_of(chunk.previous()) != rank) {
         const RankId before = layout_.rank_of(chunk.previous());
         const Link& out = link(before, rank);
         const Link& back = link(rank, before);
@@ -134,6 +141,7 @@ class Pipeline {
         tail += back.latency + back.gradient_unit;
         input_tail += back.latency + back.gradient_unit;
       }
+      follows = true;
       if (!seen[rank.index()]) {
         seen[rank.index()] = true;
         bound_rank(rank, head, tail, input_tail);
@@ -156,8 +164,7 @@ class Pipeline {
     work *= layout_.microbatches();
     weights *= layout_.microbatches();
     whole_ = std::max(whole_, head + work + tail);
-    const SimTime last = layout_.rank_of(ChunkId(0)) == rank ? SimTime(0) : times_.front().backward_weight;
-    split_ = std::max({split_, head + work, head + work - weights + input_tail + last});
+    split_ = std::max({split_, head + work, head + work - weights + input_tail});
   }
 
   const Link& link(RankId from, RankId to) const {

@@ -200,10 +200,11 @@ std::string settled_text(const Settled& settled) {
   for (const auto* one : {&settled.pp, &settled.tp, &settled.dp}) {
     if (one->size() == 1) product *= one->front();
   }
-  if (product > 0 && request.gpus % product != 0) {
+  if (request.gpus % product != 0) {
+    const std::int64_t below = request.gpus / product * product;
     throw InputError(fmt::format(
-        "--gpus {} is not divisible by{}, {} in all: the nearest are {} and {}", request.gpus, settled_text(settled),
-        product, std::max<std::int64_t>(1, request.gpus / product) * product, (request.gpus / product + 1) * product));
+        "--gpus {} is not divisible by{}, {} in all: the nearest {}", request.gpus, settled_text(settled), product,
+        below > 0 ? fmt::format("are {} and {}", below, below + product) : fmt::format("is {}", product)));
   }
   const std::string batches =
       nearest(request.global_batch, [&](std::int64_t batch) { return has_any(request, request.gpus, batch); });

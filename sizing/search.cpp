@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <atomic>
 #include <exception>
-#include <limits>
 #include <map>
 #include <mutex>
 #include <thread>
@@ -93,51 +92,27 @@ class Search {
  private:
   void bound_all() {
     Bounds bounds(request_);
-    double least = std::numeric_limits<double>::infinity();
-    const auto note = [&](double bytes, const Candidate& candidate) {
-      if (bytes >= least) return;
-      least = bytes;
-      result_.smallest = candidate;
-    };
     for (std::size_t f = 0; f < families_.size(); ++f) {
       const CandidateFamily& family = families_[f];
       const std::size_t first = result_.num_candidates;
       result_.num_candidates += family.size();
       if (bounds.least_memory(family) > request_.memory_bytes) {
         result_.num_too_large += family.size();
-        if (waiting_.empty()) hopeless_.push_back(f);
         continue;
       }
       const std::vector<LowerBounds> all = bounds.of(family);
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].peak_bytes > request_.memory_bytes) {
           ++result_.num_too_large;
-          note(all[i].peak_bytes, family.at(i));
         } else {
           waiting_.push_back({static_cast<std::uint32_t>(f), static_cast<std::uint32_t>(i), first + i, all[i]});
         }
       }
     }
-    if (waiting_.empty()) look_closer(bounds, note);
+    if (waiting_.empty()) result_.smallest = smallest_candidates(request_, 1).front();
     std::sort(waiting_.begin(), waiting_.end(), [](const Waiting& a, const Waiting& b) {
       return std::pair(a.bounds.step_us, a.order) < std::pair(b.bounds.step_us, b.order);
     });
-  }
-
-  // Nothing fits: the least that any would need.
-  template <class Note>
-  void look_closer(Bounds& bounds, const Note& note) {
-    std::vector<std::pair<double, std::size_t>> order;
-    for (const std::size_t f : hopeless_)
-      order.emplace_back(bounds.least_memory(families_[f]), f);
-    std::sort(order.begin(), order.end());
-    constexpr std::size_t enough = 200;
-    for (std::size_t i = 0; i < std::min(order.size(), enough); ++i) {
-      const CandidateFamily& family = families_[order[i].second];
-      const std::vector<LowerBounds> all = bounds.of(family);
-      for (std::size_t m = 0; m < all.size(); ++m)
-        note(all[m].peak_bytes, family.at(m));
-    }
   }
 
   void evaluate_wave(std::vector<Evaluated> wave) {
@@ -166,12 +141,34 @@ class Search {
   const SearchOptions& options_;
   std::vector<CandidateFamily> families_;
   std::vector<Waiting> waiting_;
-  std::vector<std::size_t> hopeless_;
   Standing standing_;
   SearchResult result_;
 };
 
 }  // namespace
+
+std::vector<Candidate> smallest_candidates(const SizeRequest& request, std::size_t count) {
+  const std::vector<CandidateFamily> families = candidate_families(request);
+  Bounds bounds(request);
+  std::vector<std::pair<double, std::size_t>> order;
+  for (std::size_t f = 0; f < families.size(); ++f)
+    order.emplace_back(bounds.least_memory(families[f]), f);
+  std::sort(order.begin(), order.end());
+  std::map<std::pair<double, std::size_t>, Candidate> smallest;  // by bound, then the order in which they were seen
+  std::size_t seen = 0;
+  for (const auto& [least, f] : order) {
+    if (smallest.size() >= count && least > smallest.rbegin()->first.first) break;
+    const std::vector<LowerBounds> all = bounds.of(families[f]);
+    for (std::size_t i = 0; i < all.size(); ++i) {
+      smallest.emplace(std::pair(all[i].peak_bytes, seen++), families[f].at(i));
+      if (smallest.size() > count) smallest.erase(std::prev(smallest.end()));
+    }
+  }
+  std::vector<Candidate> candidates;
+  for (const auto& [bound, candidate] : smallest)
+    candidates.push_back(candidate);
+  return candidates;
+}
 
 SearchResult search(const SizeRequest& request, const SearchOptions& options) { return Search(request, options).run(); }
 

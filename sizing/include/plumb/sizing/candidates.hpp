@@ -4,8 +4,8 @@
 //
 // A candidate says everything that a simulation needs beside the request: degrees, microbatch, schedule, routing,
 // recomputation, sharding and how the model is cut. Left out from the start is what cannot be sensible: tensor
-// parallelism beyond the innermost tier, chunks of less than a decoder layer, more than max_virtual_stages chunks per
-// rank, several chunks on a pipeline of one rank. Plain values; pure.
+// parallelism beyond the innermost tier, more chunks than decoder layers, more than max_virtual_stages chunks per rank,
+// several chunks on a pipeline of one rank. Plain values; pure.
 #pragma once
 
 #include <compare>

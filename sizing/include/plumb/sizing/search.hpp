@@ -61,6 +61,9 @@ struct SearchResult {
 // Throws InputError as candidate_families() does, and what simulations throw.
 SearchResult search(const SizeRequest& request, const SearchOptions& options = {});
 
+// Those with the least lower bounds of memory, ascending, whether or not they fit. Throws as candidate_families().
+std::vector<Candidate> smallest_candidates(const SizeRequest& request, std::size_t count);
+
 // Sixteen hexadecimal digits that change with anything the outcome depends on.
 std::string digest_of(const SizeRequest& request);
 

@@ -1,0 +1,32 @@
+// SPDX-License-Identifier: Apache-2.0
+//
+// size_advice.hpp (private): how to use a layout that `plumb size` found: our commands, Megatron-LM's flags and
+// torchtitan's settings.
+#pragma once
+
+#include <string>
+#include <vector>
+
+#include "options.hpp"
+#include "plumb/sizing/search.hpp"
+
+namespace plumb::cli {
+
+// Simulates exactly what was simulated.
+std::string sim_command(const Options& options, const SizeRequest& request, const Candidate& candidate);
+// Writes torch's schedule CSV.
+std::string plan_command(const Candidate& candidate, const std::string& output);
+
+// Megatron-LM runs 1F1B and the interleaved order only.
+bool megatron_runs(const Candidate& candidate);
+// The argument of --pipeline-model-parallel-layout. REQUIRES megatron_runs().
+std::string megatron_layout(const SizeRequest& request, const Candidate& candidate);
+// Everything else, one flag with its value each.
+std::vector<std::string> megatron_flags(const SizeRequest& request, const Candidate& candidate);
+
+// torchtitan's name of the schedule; a schedule without one is read from a CSV.
+std::string torchtitan_schedule(const Candidate& candidate);
+// A TOML fragment.
+std::string torchtitan_toml(const SizeRequest& request, const Candidate& candidate, const std::string& csv);
+
+}  // namespace plumb::cli

@@ -1,0 +1,137 @@
+// SPDX-License-Identifier: Apache-2.0
+// plumb size.
+#include <algorithm>
+#include <string>
+
+#include <nlohmann/json.hpp>
+
+#include "cli/support.hpp"
+#include "support/catch.hpp"
+
+using nlohmann::json;
+using plumb::test::Run;
+using plumb::test::run_plumb;
+using plumb::test::scratch_file;
+
+namespace {
+
+// A few hundred candidates.
+const std::string small =
+    "size --model kimi-linear-48b --gpus 16 --cluster h200 --tp 2 --ep 8 --microbatch 1 --sharding optimizer "
+    "--recompute none,full ";
+
+json answer(const std::string& arguments) {
+  const Run run = run_plumb(small + "--json " + arguments);
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.err.empty());
+  return json::parse(run.out);
+}
+
+void require_refused(const std::string& arguments, const std::string& names) {
+  const Run run = run_plumb(arguments);
+  INFO(arguments << "\n" << run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.out.empty());
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK(run.err.find(names) != std::string::npos);
+}
+
+}  // namespace
+
+TEST_CASE("what is printed reproduces the step: plumb sim says the same, and the order is legal", "[cli]") {
+  const json found = answer("");
+  REQUIRE(found["best"].size() >= 3);
+  for (const std::size_t i : {0, 2}) {
+    const json& one = found["best"][i];
+    const Run run = run_plumb(one["command"].get<std::string>().substr(6) + " --json");
+    INFO(one["command"] << "\n" << run.err);
+    REQUIRE(run.exit_code == 0);
+    const json simulated = json::parse(run.out);
+    CHECK(simulated["step_us"].get<double>() == Approx(one["pipeline_us"].get<double>()).epsilon(1e-9));
+    CHECK(one["step_us"].get<double>() ==
+          Approx(one["pipeline_us"].get<double>() + one["step_end_us"].get<double>()).epsilon(1e-9));
+  }
+  const Run plan = run_plumb(found["use"]["plan"].get<std::string>().substr(6));
+  CHECK(plan.exit_code == 0);
+  CHECK(run_plumb("check schedule.csv").exit_code == 0);
+}
+
+TEST_CASE("the answer has what scripts rely on", "[cli]") {
+  const json found = answer("--pp 4");
+  CHECK(found["candidates_tried"].get<int>() > 0);
+  CHECK(found["complete"] == true);
+  double before = 0;
+  for (const json& one : found["best"]) {
+    for (const char* key : {"pp", "vp", "tp", "ep", "dp", "sharding", "microbatches", "schedule", "group", "cache",
+                            "cuts", "step_us", "tokens_per_s_per_gpu", "peak_bytes", "why"})
+      CHECK(one.contains(key));
+    CHECK(one["pp"] == 4);
+    CHECK(one["tp"].get<int>() * one["dp"].get<int>() == 4);
+    CHECK(one["step_us"].get<double>() >= before);
+    CHECK(one["peak_bytes"].get<double>() <= found["memory_limit_bytes"].get<double>());
+    before = one["step_us"].get<double>();
+  }
+  CHECK(found["pareto"][0]["step_us"] == found["best"][0]["step_us"]);
+  CHECK(found["use"]["megatron"]["layout"].get<std::string>().starts_with("E"));
+}
+
+TEST_CASE("threads change no character, and a state that was cut off is gone on from", "[cli]") {
+  const std::string narrow = small + "--pp 2,4 --vp 1,2 ";
+  const Run whole = run_plumb(narrow + "--threads 1");
+  REQUIRE(whole.exit_code == 0);
+  CHECK(whole.out.find("Why the first") != std::string::npos);
+  CHECK(run_plumb(narrow + "--threads 3").out == whole.out);
+  CHECK(run_plumb(narrow + "--state one.jsonl").out == whole.out);
+  // Half of it, the last line without its end.
+  const Run cut = run_plumb("volume --sublayers 2 --block 1 >/dev/null; head -c 3000 one.jsonl > two.jsonl");
+  REQUIRE(cut.exit_code == 0);
+  CHECK(run_plumb(narrow + "--state two.jsonl").out == whole.out);
+  CHECK(run_plumb(narrow + "--state two.jsonl").out == whole.out);
+  // What is settled may differ, the request may not.
+  CHECK(run_plumb(small + "--pp 2 --vp 1 --state two.jsonl").exit_code == 0);
+  require_refused(narrow + "--sequence 2048 --state two.jsonl", "is of another request");
+  require_refused(narrow + "--state " + scratch_file("no.jsonl", "{\"steps\":1}\n"), "line 1 is not the one");
+  require_refused(narrow + "--state .", "--state .");
+}
+
+TEST_CASE("where nothing fits the rank, the class and what would fit are named", "[cli]") {
+  const std::string large =
+      "size --model kimi-k3 --gpus 64 --cluster h100 --pp 8 --schedule interleaved --cache cached ";
+  const Run run = run_plumb(large);
+  CHECK(run.exit_code == 1);
+  CHECK(run.reason() == "memory");
+  CHECK(run.err.find(" on rank ") != std::string::npos);
+  CHECK(run.err.find("too much, most of it optimizer") != std::string::npos);
+  CHECK(run.err.find("devices with pp") != std::string::npos);
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  const Run as_json = run_plumb(large + "--json");
+  CHECK(as_json.exit_code == 1);
+  const json found = json::parse(as_json.out);
+  CHECK(found["best"].empty());
+  CHECK(found["misfit"]["weights_bytes"].get<double>() > 1e10);
+}
+
+TEST_CASE("requests that cannot be are refused with the nearest that can", "[cli]") {
+  const std::string some = "size --model kimi-linear-48b --cluster h100 ";
+  require_refused("size --gpus 8 --cluster h100", "--model");
+  require_refused(some, "--gpus");
+  require_refused("size --model kimi-k4 --gpus 8 --cluster h100", "kimi-k4");
+  require_refused("size --model kimi-k3 --gpus 8 --cluster h1000", "did you mean 'h100'?");
+  require_refused(some + "--gpus 0", "legal are 1 to");
+  require_refused(some + "--gpus 12 --pp 8", "the nearest are 8 and 16");
+  require_refused(some + "--gpus 16 --dp 16 --global-batch 24", "the nearest that can is 16 or 32");
+  require_refused(some + "--gpus 16 --global-batch 0", "--global-batch");
+  require_refused(some + "--gpus 16 --memory-limit 81", "has 80 GiB");
+  require_refused(some + "--gpus 16 --memory-limit -1", "out of range");
+  require_refused(some + "--gpus 16 --schedule zb-q", "zb-v");
+  require_refused(some + "--gpus 16 --cache fast", "relay");
+  require_refused(some + "--gpus 16 --recompute some", "selective");
+  require_refused(some + "--gpus 16 --sharding zero3", "gradients");
+  require_refused(some + "--gpus 16 --residual hc:4", "standard and attnres-block");
+  require_refused(some + "--gpus 16 --block-layers 28", "legal are 1 to 27");
+  require_refused(some + "--gpus 16 --block-layers 3 --residual standard", "does not go with");
+  require_refused(some + "--gpus 16 --threads 0", "--threads");
+  require_refused(some + "--gpus 16 --tokens 4096", "--tokens");
+  require_refused(some + "--gpus 010", "decimal");
+}
