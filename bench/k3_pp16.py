@@ -28,7 +28,7 @@ tiers:
 p2p: {{launch_us: 8.4}}
 """
 DEPTH = "--model kimi-k3 --pp 16 --json".split()
-FLAGS = DEPTH + "--microbatches 64 --tp 8 --dp 8 --ep 64 --compare-cache".split()
+STEP = DEPTH + "--microbatches 64 --tp 8 --dp 8 --ep 64".split()
 GIB = 2.0 ** 30
 WIDTH, HEIGHT, TOP, BOTTOM, LEFT, RIGHT, GAP = 860, 380, 56, 52, 60, 20, 56
 LOW, HIGH = 0.01, 1000.0  # percent
@@ -41,7 +41,7 @@ def ask(*command):
 
 def rows(plumb, stages, cluster):
     """The rows of one comparison by policy, `standard` among them."""
-    answer = ask(plumb, "sim", *FLAGS, "--vp", str(stages), "--cluster", cluster)
+    answer = ask(plumb, "sim", *STEP, "--compare-cache", "--vp", str(stages), "--cluster", cluster)
     return {row["cache"]: row for row in answer["policies"]}
 
 
@@ -87,6 +87,16 @@ def time_table(plumb):
                                                           row["peak_bytes"] / GIB)
                                     for row in (by_policy[policy] for policy in POLICIES))))
     return lines + [""] + peaks
+
+
+def design_table(plumb):
+    answer = ask(plumb, "sim", *STEP, "--compare-residual", "all", "--vp", "2", "--cluster", "h100")
+    lines = [line("design", "tensors", "step", "peak GiB"), "|---" * 4 + "|"]
+    for row in answer["designs"]:
+        assert row["traffic_equals_formula"]
+        lines.append(line("`%s`" % row["residual"], "%d" % row["forward_tensors_per_microbatch"],
+                          percent(row["overhead_over_standard"]), "%.1f" % (row["peak_bytes"] / GIB)))
+    return lines
 
 
 def rate_table(curves):
@@ -151,7 +161,7 @@ def main():
     curves = {stages: {rate: overheads(plumb, stages, rate) for rate in RATES} for stages in STAGES}
     with open(out, "w") as file:
         file.write(picture(curves))
-    lines = volume_table(plumb) + [""] + time_table(plumb) + [""] + rate_table(curves)
+    lines = volume_table(plumb) + [""] + time_table(plumb) + [""] + rate_table(curves) + [""] + design_table(plumb)
     if len(sys.argv) > 3:
         with open(sys.argv[3]) as page:
             shown = set(page.read().splitlines())
