@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <random>
+
 #include "plumb/cache/volume.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/sizing/device_work.hpp"
@@ -80,6 +83,32 @@ TEST_CASE("a design's traffic is that of its values times its tensors", "[sizing
   // Twice the sources, for every sublayer is one.
   CHECK(values("attnres-full", Policy::naive) == 5 + 9 + 13 + 17 + 21 + 25 + 29);
   CHECK(values("mhc:4+attnres-block", Policy::direct) == values("attnres-block", Policy::direct));
+}
+
+TEST_CASE("counts of every design equal their formulas in layouts at random", "[sizing]") {
+  std::mt19937 random(5);
+  const auto below = [&](int end) { return static_cast<int>(random() % static_cast<unsigned>(end)); };
+  for (int trial = 0; trial < 30; ++trial) {
+    const Placement placement = trial % 3 == 0 ? Placement::vee : Placement::loop;
+    const Layout layout(1 + below(5), placement == Placement::vee ? 2 : 1 + below(4), 4, placement);
+    const int sublayers = 2 * (1 + below(12));
+    std::vector<int> cuts;
+    for (int chunk = 1; chunk < layout.num_chunks(); ++chunk)
+      cuts.push_back(below(sublayers + 1));
+    cuts.push_back(sublayers);
+    std::sort(cuts.begin(), cuts.end());
+    for (const ResidualDesign& design : all_residual_designs()) {
+      const DepthMap depth(sublayers, sublayers_per_source(design, 1 + below(sublayers)), cuts, lowered(design));
+      for (const Policy policy : policies_of(lowered(design))) {
+        INFO(trial << " " << to_string(design) << " " << to_string(policy));
+        const ResidualTraffic traffic = residual_traffic(layout, depth, policy);
+        CHECK(traffic.equals_formula());
+        CHECK(traffic.peak_hop_units <= traffic.forward_units);
+        // Nobody holds more than all sources and a partial per chunk, except the copies of naive.
+        if (policy != Policy::naive) CHECK(traffic.resident_units <= depth.num_sources() + layout.vp());
+      }
+    }
+  }
 }
 
 TEST_CASE("what is resident is what a rank made or received", "[sizing]") {
