@@ -75,7 +75,7 @@ class MemoryChart {
       for (let k = 0; k < classes; k += 1) {
         const part = series.bytes[i * classes + k] / high * (bottom - top);
         if (part <= 0) continue;
-        g.fillStyle = palette.series[k % palette.series.length];
+        g.fillStyle = palette.classes[k];
         g.fillRect(left + c * width, y - part, width + 0.2, part);
         y -= part;
       }
@@ -187,7 +187,7 @@ class MemoryChart {
       const row = element('tr');
       const swatch = element('td', '', 'swatch');
       const square = element('i');
-      square.style.background = palette.series[k % palette.series.length];
+      square.style.background = palette.classes[k];
       swatch.append(square);
       const head = element('th', name);
       head.scope = 'row';

@@ -35,7 +35,9 @@ function overheadChart() {
     }
     for (const x of xs) {
       surface.line(xOf(x), top, xOf(x), bottom);
-      surface.text(String(Number(x.toPrecision(4))), xOf(x), bottom + 10, {align: 'center'});
+      // The rate of this step stands before one beside it.
+      const hidden = x !== here && here > 0 && Math.abs(xOf(x) - xOf(here)) < 32;
+      if (!hidden) surface.text(String(Number(x.toPrecision(4))), xOf(x), bottom + 10, {align: 'center'});
     }
     surface.text(xName, (left + right) / 2, height - 8, {align: 'center'});
     surface.text(yName, 4, 8);

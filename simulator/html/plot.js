@@ -13,14 +13,21 @@ const luminance = ([r, g, b]) => (0.2126 * r + 0.7152 * g + 0.0722 * b) / 255;
 
 const MOST_SHADES = 8;
 
+// What is there all the time is grey; values are blue, their gradients red and yellow.
+const CLASS_COLOURS = {
+  weights: 'g0', gradients: 'g1', optimizer: 'g2', workspace: 'g3', activations: 's4', blocks: 's0', partials: 's1',
+  'block gradients': 's2', 'passing gradients': 's3', receiving: 's5', sending: 's6',
+};
+
 function readPalette() {
   const style = getComputedStyle(root);
   const names = ['paper', 'page', 'ink', 'muted', 'line', 'grid', 'focus', 'F', 'B', 'I', 'W', 'wait', 'queue', 'wire', 'idle',
     'outside', 'warmup', 'steady', 'cooldown', 'other', 'send', 'receive', 'mark', 'heat', 's0', 's1', 's2', 's3', 's4', 's5',
-    's6', 's7'];
+    's6', 's7', 'g0', 'g1', 'g2', 'g3'];
   for (const name of names) palette[name] = style.getPropertyValue(`--${name}`).trim();
   palette.font = style.fontFamily || 'sans-serif';
-  palette.series = [0, 1, 2, 3, 4, 5, 6, 7].map((i) => palette[`s${i}`]);
+  const series = [0, 1, 2, 3, 4, 5, 6, 7].map((i) => palette[`s${i}`]);
+  palette.classes = facts.memory.classes.map((name, k) => palette[CLASS_COLOURS[name]] || series[k % series.length]);
   // Later virtual stages fade towards the paper, as far as their number stays readable.
   const paper = parseColour(palette.paper);
   const shades = Math.min(facts.vp, MOST_SHADES);

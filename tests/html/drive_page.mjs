@@ -150,12 +150,24 @@ async function drive() {
   const printed = await send('Page.printToPDF', {printBackground: true});
   check(printed.data.length > 20000, `it prints (${Math.round(printed.data.length * 0.75 / 1024)} KiB of PDF)`);
 
+  check((await data()).errors === '0', 'no error in all of that');
+
+  await send('Emulation.setScriptExecutionDisabled', {value: true});
+  await send('Page.reload');
+  let bare = {};
+  for (let tries = 0; tries < 100 && !bare.done; tries += 1) {
+    await new Promise((done) => setTimeout(done, 50));
+    bare = await evaluate(`({done: document.readyState === 'complete' && !document.documentElement.dataset.ready,
+      drawing: (document.querySelector('noscript img') || {naturalWidth: -1}).naturalWidth, rows: document.querySelectorAll('tr').length,
+      canvas: document.getElementById('lanes').clientWidth})`).catch(() => ({}));
+  }
+  check(bare.done && bare.drawing !== 0 && bare.rows > 3 && bare.canvas === 0, `without scripts there are ${bare.rows} rows of tables${bare.drawing > 0 ? ' and a drawing' : ''}`);
+
   const requests = events.filter((event) => event.method === 'Network.requestWillBeSent').map((event) => event.params.request.url)
     .filter((url) => !url.startsWith('file:') && !url.startsWith('data:') && !url.startsWith('about:') && !url.startsWith('blob:'));
   check(requests.length === 0, `nothing is asked of a network ${requests.join(' ')}`);
   const complaints = events.filter((event) => (event.method === 'Log.entryAdded' && event.params.entry.level === 'error') || event.method === 'Runtime.exceptionThrown');
   check(complaints.length === 0, `the browser has nothing to complain about ${complaints.map((event) => JSON.stringify(event.params).slice(0, 300)).join(' ')}`);
-  check((await data()).errors === '0', 'no error in all of that');
 }
 
 drive().then(() => end(), (error) => end(String(error)));
