@@ -30,6 +30,8 @@ Recompute resolve_recompute(const Options& options) {
   throw InputError(fmt::format("--recompute '{}' is unknown, legal are none, selective and full", name));
 }
 
+}  // namespace
+
 Degrees resolve_degrees(const Options& options) {
   return {.tp = options.tp.value_or(1), .ep = options.ep.value_or(1), .dp = options.dp.value_or(1)};
 }
@@ -48,7 +50,7 @@ Batch resolve_batch(const Options& options, const DepthMap& depth) {
   return batch;
 }
 
-}  // namespace
+Sharding resolve_sharding(const Options& options) { return parse_sharding(options.sharding.value_or("none")); }
 
 void require_cost_flags_fit(const Options& options) {
   const std::pair<std::string_view, bool> with_cluster[] = {{"--tp", options.tp.has_value()},
@@ -56,6 +58,7 @@ void require_cost_flags_fit(const Options& options) {
                                                             {"--dp", options.dp.has_value()},
                                                             {"--sequence", options.sequence.has_value()},
                                                             {"--recompute", options.recompute.has_value()},
+                                                            {"--sharding", options.sharding.has_value()},
                                                             {"--show-cluster", options.show_cluster}};
   for (const auto& [flag, given] : with_cluster) {
     if (given && !options.cluster) throw InputError(fmt::format("{} goes with --cluster only", flag));
@@ -69,11 +72,13 @@ void require_cost_flags_fit(const Options& options) {
     if (given)
       throw InputError(fmt::format("{} and {} exclude each other: both say what computations take", source, flag));
   }
-  if (options.profile && (options.sequence || options.recompute || options.ep)) {
-    throw InputError(
-        fmt::format("{} does not go with --profile, whose times are measured", options.sequence    ? "--sequence"
-                                                                               : options.recompute ? "--recompute"
-                                                                                                   : "--ep"));
+  const std::pair<std::string_view, bool> by_layers[] = {{"--sequence", options.sequence.has_value()},
+                                                         {"--recompute", options.recompute.has_value()},
+                                                         {"--ep", options.ep.has_value()},
+                                                         {"--sharding", options.sharding.has_value()}};
+  for (const auto& [flag, given] : by_layers) {
+    if (given && options.profile)
+      throw InputError(fmt::format("{} does not go with --profile, whose times are measured", flag));
   }
   if (!options.cluster) return;
   if (gives_link(options)) {
@@ -124,44 +129,27 @@ std::string cluster_text(const Options& options) {
   return text;
 }
 
-std::string rate_text(const Options& options, const Layout& layout, SimTime step) {
-  const Degrees degrees = resolve_degrees(options);
-  const double seconds = to_us(step) * 1e-6;
+double tokens_per_second(const Options& options, const Layout& layout, SimTime step) {
   // Each of the tp x dp devices of a stage sees 1 / tp of a microbatch.
   const double tokens = static_cast<double>(layout.microbatches()) * options.tokens;
-  const double devices = static_cast<double>(layout.pp()) * degrees.tp;
-  std::string text = fmt::format("{:.0f} tokens per second and device", tokens / seconds / devices);
+  return tokens / (to_us(step) * 1e-6) / layout.pp() / resolve_degrees(options).tp;
+}
+
+std::string rate_text(const Options& options, const Layout& layout, SimTime step) {
+  const double rate = tokens_per_second(options, layout, step);
+  std::string text = fmt::format("{:.0f} tokens per second and device", rate);
   if (!options.model) return text;
   double flops = 0;
   for (const Work& work : sublayer_work(load_shape(*options.model), options.sequence.value_or(options.tokens)))
     flops += work.forward + work.backward_input + work.backward_weight;
   const double peak = load_cluster(*options.cluster).cluster.gpu.bf16_tflops_dense * 1e12;
-  return text + fmt::format(", {} of the peak in operations that the model needs",
-                            percent(flops * tokens / seconds / devices / peak));
+  return text + fmt::format(", {} of the peak in operations that the model needs", percent(flops * rate / peak));
 }
 
-void warn_of_cluster(const Options& options, const DepthMap& depth) {
+void warn_of_cluster(const Options& options) {
   if (!options.cluster) return;
-  const ReadCluster read = load_cluster(*options.cluster);
-  for (const std::string& warning : read.warnings)
+  for (const std::string& warning : load_cluster(*options.cluster).warnings)
     fmt::print(stderr, "warning: {}\n", one_line(warning));
-  if (options.profile) return;
-  const Layout layout = resolve_layout(options);
-  const std::vector<DeviceMemory> chunks =
-      device_memory(load_shape(*options.model), depth.cuts(), resolve_batch(options, depth));
-  std::vector<double> parameters(static_cast<std::size_t>(layout.pp()));
-  for (int chunk = 0; chunk < layout.num_chunks(); ++chunk)
-    parameters[layout.rank_of(ChunkId(chunk)).index()] += chunks[static_cast<std::size_t>(chunk)].parameters;
-  const auto fullest = std::max_element(parameters.begin(), parameters.end());
-  constexpr double bytes_per_parameter = 2 + 4;  // bf16 and its fp32 gradient; the optimizer may be sharded away
-  const double usable = read.cluster.gpu.mem_GiB * read.cluster.gpu.usable_mem_fraction * (1 << 30);
-  if (*fullest * bytes_per_parameter > usable) {
-    fmt::print(stderr,
-               "warning: weights and gradients of rank {} are {} per device, of which {} have {} to use: raise --tp, "
-               "--ep or --pp\n",
-               fullest - parameters.begin(), bytes_text(*fullest * bytes_per_parameter), read.cluster.gpu.name,
-               bytes_text(usable));
-  }
 }
 
 std::string shown_cluster(const Options& options, bool json) {

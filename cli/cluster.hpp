@@ -10,8 +10,15 @@
 #include "plumb/schedule/layout.hpp"
 #include "plumb/simulator/cost_model.hpp"
 #include "plumb/simulator/network_model.hpp"
+#include "plumb/sizing/device_work.hpp"
+#include "plumb/sizing/footprint.hpp"
 
 namespace plumb::cli {
+
+// --tp, --ep and --dp; what a microbatch is and how it is computed; --sharding.
+Degrees resolve_degrees(const Options& options);
+Batch resolve_batch(const Options& options, const DepthMap& depth);
+Sharding resolve_sharding(const Options& options);
 
 // Throws InputError where --cluster, --profile and the flags that go with or against them do not fit together.
 void require_cost_flags_fit(const Options& options);
@@ -26,12 +33,14 @@ NetworkModel resolve_cluster_network(const Options& options, CommStreams streams
 // "times of each chunk by the layers of kimi-k3 on h100, 8 x 8 devices per rank".
 std::string cluster_text(const Options& options);
 
+double tokens_per_second(const Options& options, const Layout& layout, SimTime step);  // per device
+
 // "10250 tokens per second and device; 41.2 % of their peak" of a step on the cluster: operations that the model needs,
 // without recomputation.
 std::string rate_text(const Options& options, const Layout& layout, SimTime step);
 
-// What is unlikely in the cluster file, and a stage that cannot fit a device, to stderr.
-void warn_of_cluster(const Options& options, const DepthMap& depth);
+// What is unlikely in the cluster file, to stderr.
+void warn_of_cluster(const Options& options);
 
 // The cluster as it was understood: YAML, or JSON.
 std::string shown_cluster(const Options& options, bool json);

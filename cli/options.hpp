@@ -74,6 +74,7 @@ struct Options {
   std::optional<int> dp;
   std::optional<int> sequence;           // [tokens]
   std::optional<std::string> recompute;  // [none]
+  std::optional<std::string> sharding;   // [none]
   bool show_cluster = false;
   std::optional<std::string> profile;
   std::optional<int> memory_chunks;  // auto only
@@ -86,6 +87,7 @@ struct Options {
   std::string html;
   std::string against;
   bool compare_cache = false;
+  bool what_if = false;
   bool single_stream = false;
   std::optional<std::string> sharing;       // [exclusive; fair with --streams]
   std::optional<std::string> streams;       // [unordered]

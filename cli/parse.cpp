@@ -81,6 +81,9 @@ void add_cluster(CLI::App& app, Options& o) {
   app.add_option("--dp", o.dp, "replicas of a stage, with --cluster [1]");
   app.add_option("--sequence", o.sequence, "tokens that attend to each other, with --cluster [--tokens]");
   app.add_option("--recompute", o.recompute, "none, selective or full, with --cluster [none]");
+  app.add_option(
+      "--sharding", o.sharding,
+      "what replicas hold a part of each: none, optimizer or gradients (and optimizer), with --cluster [none]");
   app.add_flag("--show-cluster", o.show_cluster, "print the cluster as it was understood");
   app.add_option("--profile", o.profile, "measured seconds per action and chunk: a file of plumb train --profile-out");
 }
@@ -167,6 +170,9 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   sub->add_option("--launch-us", o.launch_us, "with fair sharing: what starting a send or receive takes [0]");
   sub->add_option("--comm-share", o.comm_share,
                   "with --streams: part of a rank's compute that messages under way take, 0..0.95 [0]");
+  sub->add_flag(
+      "--what-if", o.what_if,
+      "the chain of computations and messages that makes the step, and what being 10 % faster somewhere saves");
   sub->add_flag("--compare-cache", o.compare_cache, "every routing policy against the standard residual");
   add_json(*sub, o);
   return sub;

@@ -21,7 +21,8 @@ Duplex planned_duplex(const SimOptions& options, const NetworkModel* network) {
 }
 
 std::vector<PolicyRow> compare_policies(const Schedule& schedule, const DepthMap& depth, const CostModel& costs,
-                                        const SimOptions& options, int post_ahead, const NetworkModel* network) {
+                                        const SimOptions& options, int post_ahead, const NetworkModel* network,
+                                        const DeviceBytes* device) {
   if (depth.residual() == Residual::standard) {
     throw InputError("a standard residual has no blocks to route: compare policies with attnres-block or attnres-full");
   }
@@ -33,7 +34,12 @@ std::vector<PolicyRow> compare_policies(const Schedule& schedule, const DepthMap
     const Program program = lower(schedule, map, policy, lowering);
     const Timeline timeline =
         network != nullptr ? simulate_network(program, costs, *network) : simulate(program, costs, options);
-    rows.push_back({policy, 0, make_report(program, costs, timeline, network)});
+    rows.push_back({policy, 0, make_report(program, costs, timeline, network), {}});
+    if (device != nullptr) {
+      for (const ClassPeak& peak : class_peaks(program, timeline, *device)) {
+        if (peak.bytes() > rows.back().device_peak.bytes()) rows.back().device_peak = peak;
+      }
+    }
     const double standard = static_cast<double>(rows.front().report.step.count());
     if (standard > 0)
       rows.back().overhead_over_standard = static_cast<double>(rows.back().report.step.count()) / standard - 1;

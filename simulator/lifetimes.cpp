@@ -46,14 +46,14 @@ class Follower {
       if (step.comm) {
         const CommStep& comm = steps_.comm[index];
         occupy_segments(comm, index);
-        release(comm.releases, times_.comm_done[index], comm.kind == CommKind::send);
+        release(comm.releases, times_.comm_done[index]);
       } else {
         const ComputeStep& compute = steps_.compute[index];
         for (const Operand& operand : steps_.operands_of(compute.operands)) {
           const SimTime start = times_.compute[index].start;
           occupy(slot_of(operand), {occupant_of(operand.role), start, start, times_.compute[index].end, start});
         }
-        release(compute.releases, times_.compute[index].end, false);
+        release(compute.releases, times_.compute[index].end);
         ++num_computes_;
       }
     }
@@ -86,7 +86,7 @@ class Follower {
     for (const Slot& slot : steps_.segments_of(comm.segments)) {
       Occupant what = is_receive ? Occupant::passing_gradient : Occupant::gradient;
       if (slot.slot_class == SlotClass::value) what = is_partial ? Occupant::partial : Occupant::block;
-      occupy(slot, {what, start, done, done, start});
+      occupy(slot, {what, start, done, comm.kind == CommKind::send ? SimTime(0) : done, start});
       is_partial = false;
     }
   }
@@ -95,22 +95,23 @@ class Follower {
     return occupied_[static_cast<std::size_t>(slot.slot_class)][static_cast<std::size_t>(slot.index)];
   }
 
+  // The first step that names a slot; those after it use what is there.
   void occupy(const Slot& slot, const Lifetime& life) {
     Here& place = here(slot);
-    if (!place.occupied) place = {true, life};
+    if (place.occupied) {
+      place.life.used = std::max(place.life.used, life.used);
+    } else {
+      place = {true, life};
+    }
   }
 
-  void release(Range releases, SimTime done, bool sends) {
+  void release(Range releases, SimTime done) {
     for (const Release& release : steps_.releases_of(releases)) {
       Here& gone = here(release.slot);
       Lifetime life = gone.life;
       life.end = done;
-      if (!sends) life.used = std::max(life.used, done);
-      for (const Wait& user : steps_.waits_of(release.waits)) {
-        const SimTime finished = timeline_.finished(rank_, user);
-        life.end = std::max(life.end, finished);
-        if (!is_send(user)) life.used = std::max(life.used, finished);
-      }
+      for (const Wait& user : steps_.waits_of(release.waits))
+        life.end = std::max(life.end, timeline_.finished(rank_, user));
       require(gone.occupied && life.since <= life.end, [&] {
         return fmt::format("rank {}: slot {} is released at {} ps, occupied since {} ps", rank_.value,
                            release.slot.index, life.end.count(), life.since.count());
@@ -120,10 +121,6 @@ class Follower {
       lifetimes_.push_back(life);
       gone.occupied = false;
     }
-  }
-
-  bool is_send(const Wait& user) const {
-    return user.on == Wait::On::comm && steps_.comm[static_cast<std::size_t>(user.step)].kind == CommKind::send;
   }
 
   const Program& program_;

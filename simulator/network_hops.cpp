@@ -45,6 +45,11 @@ NetworkHops::NetworkHops(const Program& program, const CostModel& costs, const N
   }
 }
 
+std::vector<ResourceId> resources_between(const NetworkModel& network, RankId from, RankId to) {
+  const NetworkHop hop = make_hop(network, from, to, 0);
+  return {hop.resources().begin(), hop.resources().end()};
+}
+
 SimTime scaled(SimTime time, double scale) {
   if (scale == 1.0) return time;
   return SimTime(std::llround(static_cast<double>(time.count()) * scale));

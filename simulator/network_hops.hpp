@@ -42,6 +42,9 @@ class NetworkHops {
   std::vector<std::array<NetworkHop, 2>> hops_;
 };
 
+// What a message from one rank to another passes.
+std::vector<ResourceId> resources_between(const NetworkModel& network, RankId from, RankId to);
+
 // A computation on a rank that takes `scale` times as long.
 SimTime scaled(SimTime time, double scale);
 

@@ -98,9 +98,11 @@ std::string to_json(const std::vector<PolicyRow>& rows) {
                     {"bubble_over_step", row.report.bubble_over_step},
                     {"forward_units_per_microbatch", units(row.report.forward_units_per_microbatch)},
                     {"bytes_per_step", row.report.bytes_per_step},
+                    {"exposed_comm_us", to_us(row.report.bubble.waiting)},
                     {"peak_resident_units", worst.each.block_units},
                     {"peak_gradient_units", worst.each.gradient_units},
                     {"peak_bytes", worst.bytes}});
+    if (row.device_peak.bytes() > 0) json.back()["device_peak_bytes"] = row.device_peak.bytes();
   }
   return json.dump();
 }

@@ -69,7 +69,9 @@ class Tracer {
       write_message(message);
     }
     for (std::size_t r = 0; r < program_.ranks.size() && options_.memory; ++r) {
-      if (is_shown_[r]) write_memory(RankId(r));
+      if (!is_shown_[r]) continue;
+      write_memory(RankId(r));
+      if (options_.device) write_device(RankId(r));
     }
     writer_.end();
   }
@@ -208,6 +210,24 @@ class Tracer {
         writer_.counter(process(rank), point.at, "activations", fmt::format("\"chunks\":{}", now.activation_chunks));
       }
       before = now;
+    }
+  }
+
+  // A track per class, so that one shows only what changes; what is there all the time stands in the first event.
+  void write_device(RankId rank) {
+    constexpr double mebibyte = 1 << 20;
+    std::optional<MemoryBytes> before;
+    for (const MemoryBytesPoint& point : memory_by_class(program_, timeline_, rank, *options_.device)) {
+      if (!is_inside(point.at, point.at)) continue;
+      std::string args;
+      for (std::size_t c = 0; c < num_memory_classes; ++c) {
+        const auto what = static_cast<MemoryClass>(c);
+        if (before ? point.bytes[what] == (*before)[what] : point.bytes[what] == 0) continue;
+        args += fmt::format("{}\"{}\":{:.3f}", args.empty() ? "" : ",", to_string(what),
+                            static_cast<double>(point.bytes[what]) / mebibyte);
+      }
+      if (!args.empty()) writer_.counter(process(rank), point.at, "device MiB", args);
+      before = point.bytes;
     }
   }
 

@@ -61,7 +61,8 @@ TEST_CASE("unlikely figures and stages that fit no device are warned about", "[c
   const Run run = run_plumb("sim --pp 4 --model kimi-k3 --cluster " + file);
   CHECK(run.exit_code == 0);
   CHECK(run.err.find("warning: odd.yaml: line 1: gpu.hbm_GBps is 3.35e+12, which is unlikely") != std::string::npos);
-  CHECK(run.err.find("weights and gradients of rank") != std::string::npos);
+  CHECK(run.err.find("warning: a device of rank") != std::string::npos);
+  CHECK(run.err.find("of it are optimizer: raise --tp, --ep or --pp") != std::string::npos);
 }
 
 TEST_CASE("flags that do not go with a cluster, and clusters that are none, are refused", "[cli]") {
@@ -75,6 +76,9 @@ TEST_CASE("flags that do not go with a cluster, and clusters that are none, are 
   require_refused(std::string(k3) + "--tp 8 --ep 16", "it must divide them");
   require_refused(std::string(k3) + "--dtype fp32", "bf16");
   require_refused(std::string(k3) + "--sequence 1000", "whole sequences");
+  require_refused(std::string(k3) + "--sharding all", "none, optimizer");
+  require_refused("--model kimi-k3 --sharding none", "--sharding goes with --cluster only");
+  require_refused(std::string(k3) + "--what-if --compare-cache", "--what-if");
   require_refused(std::string(k3) + "--recompute some", "none, selective and full");
   const std::string box = scratch_file("box.yaml",
                                        "gpu: {name: x, bf16_tflops_dense: 989, hbm_GBps: 3350, mem_GiB: 80}\n"
@@ -110,6 +114,72 @@ TEST_CASE("the cluster says how messages are sent, flags come before it", "[cli]
   CHECK(other["eager_bytes"] == 20);
   CHECK(other["launch_us"] == 1);
   CHECK(other["comm_share"] == 0);
+}
+
+TEST_CASE("the parts of every rank's time are the step, what a device holds is the sum of its classes", "[cli]") {
+  const std::string sim =
+      "sim --json --model kimi-linear-48b --cluster pcie-box --pp 4 --dp 4 --ep 4 --streams single ";
+  const json plain = json::parse(run_plumb(sim).out);
+  const json sharded = json::parse(run_plumb(sim + "--sharding optimizer").out);
+  CHECK(plain["checks"]["times_add_up"] == true);
+  for (const json& rank : plain["ranks"]) {
+    double sum = 0;
+    for (const char* part : {"forward_us", "backward_us", "backward_weight_us"})
+      sum += rank[part].get<double>();
+    for (const char* part : {"warmup", "steady", "cooldown"})
+      sum += rank["bubble_us"][part].get<double>();
+    for (const char* part : {"wait", "queue", "wire"})
+      sum += rank["exposed_us"][part].get<double>();
+    CHECK(sum == Approx(plain["step_us"].get<double>()));
+  }
+  std::int64_t through = 0;
+  for (const json& tier : plain["tiers"])
+    through += tier["bytes"].get<std::int64_t>();
+  CHECK(through == plain["traffic"]["bytes_per_step"]);
+  for (std::size_t r = 0; r < 4; ++r) {
+    const json& rank = plain["memory"]["ranks"][r];
+    std::int64_t sum = 0;
+    for (const json& bytes : rank["live_bytes"])
+      sum += bytes.get<std::int64_t>();
+    CHECK(sum == rank["peak_bytes"]);
+    const auto optimizer = [&](const json& answer) {
+      return answer["memory"]["ranks"][r]["live_bytes"]["optimizer"].get<double>();
+    };
+    CHECK(optimizer(sharded) < optimizer(plain));  // but for experts, which are there once: --ep is all of --dp
+  }
+  CHECK(plain["step_with_end_us"].get<double>() > plain["step_us"].get<double>());
+  CHECK(sharded["step_us"] == plain["step_us"]);
+  const json& rows = plain["memory"]["recompute"];
+  REQUIRE(rows.size() == 3);
+  CHECK(rows[0]["step_us"] == plain["step_us"]);
+  for (std::size_t i = 1; i < 3; ++i) {
+    CHECK(rows[i]["step_us"].get<double>() > rows[i - 1]["step_us"].get<double>());
+    CHECK(rows[i]["peak_bytes"].get<double>() < rows[i - 1]["peak_bytes"].get<double>());
+  }
+}
+
+TEST_CASE("the longest chain is the step, and what saves most comes first", "[cli]") {
+  const Run run = run_plumb("sim --json --what-if --model kimi-linear-48b --cluster h100 --pp 4 --schedule zb-h1");
+  REQUIRE(run.exit_code == 0);
+  const json answer = json::parse(run.out);
+  double sum = 0;
+  for (const json& share : answer["critical_path"])
+    sum += share["time_us"].get<double>();
+  CHECK(sum == Approx(answer["step_us"].get<double>()));
+  const json& rows = answer["what_if"];
+  REQUIRE(rows.size() > 4);
+  CHECK(rows[0]["what"] == "all computations");
+  for (std::size_t i = 1; i < rows.size(); ++i)
+    CHECK(rows[i]["saves_us"].get<double>() <= rows[i - 1]["saves_us"].get<double>());
+  const std::string text = run_plumb("sim --what-if --layers 8 --pp 4").out;
+  CHECK(text.find("the longest chain is the step: F ") != std::string::npos);
+  CHECK(text.find("a tenth less time for") != std::string::npos);
+}
+
+TEST_CASE("a trace on a cluster shows what devices hold", "[cli]") {
+  const Run run = run_plumb("sim --model kimi-linear-48b --cluster h100 --pp 4 --trace device.json && cat device.json");
+  CHECK(run.out.find("\"device MiB\"") != std::string::npos);
+  CHECK(run.out.find("\"optimizer\":") != std::string::npos);
 }
 
 TEST_CASE("a profile gives the times, a profile of other cuts is refused", "[cli]") {

@@ -14,6 +14,7 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/cost_model.hpp"
+#include "plumb/simulator/memory_classes.hpp"
 #include "plumb/simulator/timeline.hpp"
 
 namespace plumb {
@@ -22,7 +23,8 @@ struct TraceOptions {
   std::vector<RankId> ranks;  // empty: all
   SimTime from{0};            // slices that lie wholly outside [from, to] are left out
   std::optional<SimTime> to = std::nullopt;
-  bool memory = true;  // counters
+  bool memory = true;                                // counters
+  std::optional<DeviceBytes> device = std::nullopt;  // counters of a device's bytes by class, too
 };
 
 // Throws InputError for a rank the program does not have. A failing stream is left in its failed state for the caller
