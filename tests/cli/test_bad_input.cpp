@@ -137,6 +137,11 @@ TEST_CASE("flags that contradict each other are refused, never ignored", "[cli]"
   require_refused("sim --sublayers 8 --compare-cache --cache naive", "--compare-cache");
   require_refused("sim --sublayers 8 --compare-cache --against run.jsonl", "--against");
   require_refused("sim --sublayers 8 --trace t.json --against run.jsonl", "--against");
+  for (const std::string other : {"--against run.jsonl", "--compare 1f1b", "--compare-cache", "--compare-residual all"})
+    require_refused("sim --sublayers 8 --html p.html " + other, other.substr(0, other.find(' ')));
+  require_refused("sim --sublayers 8 --html p.html --trace ./p.html", "same file");
+  require_refused("sim --sublayers 8 --html p.json --model p.json", "same file");
+  require_refused("plan --sublayers 8 --html p.html", "--html");
   require_refused("sim --sublayers 8 --against .", "cannot be read");
   require_refused("check - --placement vee", "--placement", "{}");
 }

@@ -232,6 +232,26 @@ TEST_CASE("the trace opens with a key and names every rank", "[cli]") {
   CHECK(trace.at("traceEvents").size() > 20);
 }
 
+TEST_CASE("the page of a step is a file beside what is printed, the same each time", "[cli]") {
+  const std::string sim = "sim --pp 2 --sublayers 8 --block 2 --json";
+  const Run run = run_plumb(sim + " --html p.html >j.json; cat p.html");
+  REQUIRE(run.exit_code == 0);
+  CHECK(run.err.empty());
+  CHECK(run.out.starts_with("<!DOCTYPE html>\n"));
+  CHECK(run.out.ends_with("</html>\n"));
+  for (const char* shown :
+       {"8 sublayers: 1f1b, cached", "naive", "GB/s per link", "over that with a standard residual"})
+    CHECK(run.out.find(shown) != std::string::npos);
+  CHECK(run_plumb(sim + " --html p.html >j.json; cat p.html").out == run.out);
+  CHECK(run_plumb(sim + " --html p.html").out == run_plumb(sim).out);
+  // Where there is nothing to compare the page says why.
+  const std::string bare =
+      run_plumb("sim --pp 2 --sublayers 8 --residual standard --html p.html >/dev/null; cat p.html").out;
+  CHECK(bare.find("no blocks to route") != std::string::npos);
+  const std::string free = run_plumb(sim + " --hop-GBps inf --html p.html >/dev/null; cat p.html").out;
+  CHECK(free.find("Links have no rate here") != std::string::npos);
+}
+
 TEST_CASE("help and version are there and doctor finds the parts", "[cli]") {
   CHECK(run_plumb("--version").out == "plumb 0.1.0\n");
   for (const char* sub : {"", "volume ", "plan ", "check ", "sim "}) {
