@@ -16,7 +16,8 @@ using Json = nlohmann::json;
 
 class RuleChecker {
  public:
-  TraceFindings check(std::string_view text) {
+  TraceFindings check(std::string_view text, std::size_t max_bytes) {
+    if (text.size() > max_bytes) fault("the file is larger than a browser opens");
     check_text(text);
     const Json trace = Json::parse(text, nullptr, false);
     if (trace.is_discarded()) {
@@ -99,8 +100,9 @@ class RuleChecker {
       return;
     }
     if (event.contains("cname")) fault("colours are ignored");
+    if (phase != "M" && event.value("name", "").empty()) fault("an event has no name");
     const std::int64_t process = event["pid"];
-    if (event.contains("tid")) check_thread(event, process);
+    if (event.contains("tid") && !check_thread(event, process)) return;
     if (phase == "M") {
       check_name_event(event, process);
       return;
@@ -113,13 +115,14 @@ class RuleChecker {
     phase == "X" ? check_slice(event) : check_counter(event);
   }
 
-  void check_thread(const Json& event, std::int64_t process) {
+  bool check_thread(const Json& event, std::int64_t process) {
     if (!event["tid"].is_number_integer() || event["tid"] < 1) {
       fault("a thread id is not an integer above 0");
-      return;
+      return false;
     }
     const auto [known, is_new] = process_of_.try_emplace(event["tid"], process);
     if (!is_new && known->second != process) fault("a thread id belongs to two processes");
+    return true;
   }
 
   void check_name_event(const Json& event, std::int64_t process) {
@@ -130,7 +133,8 @@ class RuleChecker {
       if (args["name"] != "rank " + std::to_string(process - 1)) fault("a process id is not the rank plus 1");
     } else if (name == "thread_name" && args.contains("name") && args["name"].is_string() && event.contains("tid")) {
       named_threads_.insert(event["tid"].get<std::int64_t>());
-    } else if ((name != "process_sort_index" && name != "thread_sort_index") || !args.contains("sort_index")) {
+    } else if ((name != "process_sort_index" && name != "thread_sort_index") || !args.contains("sort_index") ||
+               !args["sort_index"].is_number_integer()) {
       fault("metadata event '" + name + "' is not read");
     }
   }
@@ -151,11 +155,17 @@ class RuleChecker {
     slice_names_.insert(event.value("name", ""));
     const bool leaves = event.contains("flow_out");
     const bool comes = event.contains("flow_in");
+    for (const char* end : {"flow_out", "flow_in"}) {
+      if (event.contains(end) && event[end] != true) fault("the end of an arrow is not true");
+    }
     if (!event.contains("bind_id")) {
       if (leaves || comes) fault("an arrow has no bind_id");
       return;
     }
-    if (!event["bind_id"].is_number_integer() || event["bind_id"] == 0) fault("a bind_id is not an integer above 0");
+    if (!event["bind_id"].is_number_integer() || event["bind_id"] < 1) {
+      fault("a bind_id is not an integer above 0");
+      return;
+    }
     if (leaves == comes) fault("a slice with a bind_id is not one end of an arrow");
     Flow& flow = flows_[event["bind_id"].get<std::int64_t>()];
     (leaves ? flow.out : flow.in).push_back(slice);
@@ -229,6 +239,6 @@ class RuleChecker {
 
 }  // namespace
 
-TraceFindings check_trace(std::string_view text) { return RuleChecker().check(text); }
+TraceFindings check_trace(std::string_view text, std::size_t max_bytes) { return RuleChecker().check(text, max_bytes); }
 
 }  // namespace plumb::test

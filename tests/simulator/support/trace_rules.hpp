@@ -3,6 +3,7 @@
 // trace_rules.hpp (tests): does a Chrome trace keep every rule without which Perfetto drops, moves or misreads events?
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -16,6 +17,7 @@ struct TraceFindings {
   int num_counters = 0;
 };
 
-TraceFindings check_trace(std::string_view text);
+// Browsers give up near 200 MB.
+TraceFindings check_trace(std::string_view text, std::size_t max_bytes = 200'000'000);
 
 }  // namespace plumb::test
