@@ -86,7 +86,11 @@ class PageWriter {
     if (place == "title") return put(xml_escaped(page_.title));
     if (place == "subtitle") return put(xml_escaped(page_.subtitle));
     if (place == "style") return put(assets.style);
-    if (place == "script") return put(assets.script);
+    if (place == "script") {
+      for (const std::string_view piece : assets.script)
+        put(piece);
+      return;
+    }
     if (place == "style_hash") return put(assets.style_hash);
     if (place == "script_hash") return put(assets.script_hash);
     if (place == "configuration") return put(facts_html(page_.configuration));

@@ -24,9 +24,11 @@ endfunction()
 file(READ ${HTML}/page.html skeleton)
 file(READ ${HTML}/page.css style)
 set(script "'use strict';\n")
+set(pieces "R\"plumb(${script})plumb\"")  # compilers need not take a string of 64 KiB
 foreach(name IN LISTS scripts)
   file(READ ${HTML}/${name} text)
   string(APPEND script "${text}")
+  string(APPEND pieces ",\n  R\"plumb(${text})plumb\"")
 endforeach()
 foreach(name IN ITEMS style script)
   if("${${name}}" MATCHES "</(script|style)" OR "${${name}}" MATCHES "\\)plumb\"")
@@ -39,10 +41,13 @@ file(WRITE ${OUT} "// Made by simulator/html/embed.cmake.
 
 namespace plumb {
 
+static constexpr std::string_view script[] = {
+  ${pieces}};
+
 HtmlAssets html_assets() {
   return {R\"plumb(${skeleton})plumb\",
           R\"plumb(${style})plumb\",
-          R\"plumb(${script})plumb\",
+          script,
           \"${style_hash}\",
           \"${script_hash}\"};
 }
