@@ -2,6 +2,7 @@
 #include "program_cut.hpp"
 
 #include <algorithm>
+#include <limits>
 
 #include "plumb/cache/steady.hpp"
 
@@ -130,9 +131,37 @@ class RankCut {
     }
   }
 
-  std::int32_t periods() const {
-    const std::int32_t computes = (compute_.end - compute_.begin) / rhythm_.period;
-    return comm_period_ == 0 ? computes : std::min(computes, (comm_.end - comm_.begin) / comm_period_);
+  // The first message that is moved where everything repeats.
+  std::int32_t first_repeated() const {
+    const std::int32_t place = std::max(position_of_compute(compute_.begin), position_of_comm(comm_.begin));
+    return next_message(place - computes_before(place));
+  }
+
+  // How many periods can be left out if the simulation is to come back to where it was one period behind that message,
+  // with nothing made ready by then that waits in the last period before what is left out.
+  std::int32_t periods(std::int32_t message) const {
+    std::int32_t comm = comm_.begin;
+    while (comm < comm_.end && next_message(comm) < message)
+      ++comm;
+    std::int32_t compute = std::max(compute_.begin, position_of_comm(comm) - comm);
+    // The first of all steps that the last period waits for, and a period at least.
+    std::int32_t first_compute = compute_.end - 2 * rhythm_.period;
+    std::int32_t first_comm = comm_.end - 2 * comm_period_;
+    const auto look = [&](Range waits) {
+      for (const Wait& wait : rank_.waits_of(waits)) {
+        std::int32_t& first = wait.on == Wait::On::compute ? first_compute : first_comm;
+        first = std::min(first, static_cast<std::int32_t>(wait.step));
+      }
+    };
+    for (std::int32_t i = std::max(0, compute_.end - rhythm_.period); i < compute_.end; ++i)
+      look(rank_.compute[at(i)].waits);
+    for (std::int32_t i = std::max(0, comm_.end - comm_period_); i < comm_.end; ++i)
+      look(rank_.comm[at(i)].waits);
+    // Half a period until all ranks have come so far.
+    const auto fit = [](std::int32_t steps, std::int32_t period) {
+      return period == 0 ? std::numeric_limits<std::int32_t>::max() : (steps - period / 2) / period;
+    };
+    return std::min(fit(first_compute - compute, rhythm_.period), fit(first_comm - comm, comm_period_));
   }
 
   // Both lists at one place of the order, because nothing in it waits for what stands behind it.
@@ -155,6 +184,14 @@ class RankCut {
     const std::int32_t left_out = periods * period;
     return {size - left_out,        stretch.begin, std::max(stretch.begin, waits_begin),
             stretch.end - left_out, left_out,      period};
+  }
+
+  // Of the first move from there on; behind the last one none is earlier.
+  std::int32_t next_message(std::int32_t comm) const {
+    for (; comm < length(rank_.comm); ++comm) {
+      if (moves(rank_.comm[at(comm)])) return rank_.comm[at(comm)].message.value;
+    }
+    return std::numeric_limits<std::int32_t>::max();
   }
 
   // The order merges the two lists.
@@ -239,12 +276,15 @@ std::optional<ProgramCut> find_cut(const Program& program, int kept) {
     const Message& b = program.messages[at(i + period)];
     return a.transfer == b.transfer && a.direction == b.direction;
   });
-  std::int32_t periods = program.layout.microbatches();
+  std::int32_t first_repeated = 0;
   for (RankCut& rank : ranks) {
     rank.find_stretches(period);
     rank.trim(messages);
-    periods = std::min(periods, rank.periods());
+    if (period > 0) first_repeated = std::max(first_repeated, rank.first_repeated());
   }
+  std::int32_t periods = program.layout.microbatches();
+  for (const RankCut& rank : ranks)
+    periods = std::min(periods, rank.periods(first_repeated));
   if (period > 0) periods = std::min(periods, (messages.end - messages.begin) / period);
   periods -= kept;
   if (periods < 1 || 4 * std::int64_t{periods} * rhythm.period < length(program.ranks.front().compute)) return {};

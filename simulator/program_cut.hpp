@@ -51,8 +51,8 @@ struct ProgramCut {
 
 ProgramCut whole(const Program& program);
 
-// Leaves out as many periods as there are, but for the first `kept` of those in which all that happens repeats. None
-// if that would not save a quarter of the steps.
-std::optional<ProgramCut> find_cut(const Program& program, int kept);
+// Leaves out as many periods as a simulation does not need to come back to where it was, but for `kept`. None if that
+// would not save a quarter of the steps.
+std::optional<ProgramCut> find_cut(const Program& program, int kept = 0);
 
 }  // namespace plumb

@@ -141,19 +141,43 @@ bool Recurrence::is_again(const Past& past, RankId rank) const {
   for (std::int32_t i = before.first_compute; i < computes.at - computes.period; ++i) {
     const StepState& now = state_.states[state_.graph.compute(rank, i + computes.period).index()];
     const StepState& then = before.computes[at(i - before.first_compute)];
-    if (now.pending != then.pending || !is_later(now.inputs_computed, then.inputs_computed, by)) return false;
+    if (now.pending != then.pending) return false;
+    // Behind another one it is the end of that one that counts.
+    if (i == before.first_compute && !is_later(now.inputs_computed, then.inputs_computed, by)) return false;
   }
   for (std::int32_t i = before.first_comm; i < comms.at - comms.period; ++i) {
     const CommPast now = comm_now(rank, i + comms.period);
     const CommPast& then = before.comms[at(i - before.first_comm)];
     if (now.finished != then.finished) return false;
     if (now.finished) continue;
-    if (now.pending != then.pending || now.gates != then.gates ||
-        !is_later(now.inputs_computed, then.inputs_computed, by) || !is_later(now.send_ready, then.send_ready, by)) {
+    if (now.pending != then.pending || now.gates != then.gates || !is_later(now.send_ready, then.send_ready, by)) {
+      return false;
+    }
+    if (!is_later(now.inputs_computed, then.inputs_computed, by) && !waits_for_compute(rank, i + comms.period)) {
       return false;
     }
   }
   return waits_are_left_again(before, rank);
+}
+
+// Whether a computation that has not ended stands before a communication step or before the other end of its message:
+// then it is the last one behind that message, and when those before it ended does not count.
+bool Recurrence::waits_for_compute(RankId rank, std::int32_t comm) const {
+  const auto waits = [&](RankId here, std::int32_t index) {
+    const auto all = state_.program.ranks[here.index()].waits_of(state_.comm(here, index).waits);
+    const std::int32_t first = first_compute_[here.index()];
+    return std::any_of(all.begin(), all.end(), [&](const Wait& wait) {
+      const bool behind = index >= state_.cut.comm[here.index()].at;
+      return wait.on == Wait::On::compute && state_.cut.awaited(here, behind, wait) >= first;
+    });
+  };
+  if (waits(rank, comm)) return true;
+  const CommStep& step = state_.comm(rank, comm);
+  if (step.kind != CommKind::send && step.kind != CommKind::receive) return false;
+  const std::int32_t subject = state_.states[state_.graph.comm(rank, comm).index()].subject;
+  const MessageEnds& ends = state_.graph.ends(MessageId(subject / 2));
+  const StepId other = step.kind == CommKind::send ? ends.receive : ends.send;
+  return waits(step.peer, state_.graph.local(step.peer, other).step);
 }
 
 // Before `waits_begin` it is only what is still waited for that must be the same.

@@ -65,6 +65,7 @@ class Recurrence {
   Past past() const;
   bool is_past_again(const Past& past) const;
   bool is_again(const Past& past, RankId rank) const;
+  bool waits_for_compute(RankId rank, std::int32_t comm) const;
   bool waits_are_left_again(const RankPast& before, RankId rank) const;
   bool all_ahead_is_untouched(const RankPast& before, RankId rank) const;
 

@@ -328,7 +328,7 @@ Timeline simulate(const Program& program, const CostModel& costs, const SimOptio
   for (const RankProgram& rank : program.ranks)
     num_steps += rank.compute.size() + rank.comm.size();
   if (num_steps >= fewest_steps) {
-    if (const std::optional<ProgramCut> cut = find_cut(program, kept_periods)) {
+    if (const std::optional<ProgramCut> cut = find_cut(program)) {
       if (std::optional<Timeline> timeline = simulate_shortened(program, *cut, costs, options))
         return *std::move(timeline);
     }

@@ -12,10 +12,6 @@
 
 namespace plumb {
 
-// How many of the periods that repeat themselves stay: one to come to the place where everything does, one to be told
-// again, and two ahead, because receives are posted early.
-inline constexpr int kept_periods = 4;
-
 // Through every step. Throws as simulate() does.
 Timeline simulate_step_by_step(const Program& program, const CostModel& costs, const SimOptions& options);
 
