@@ -8,6 +8,7 @@
 #include <utility>
 
 #include "network_share.hpp"
+#include "plumb/cache/routing.hpp"
 #include "plumb/cache/volume.hpp"
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/formulas.hpp"
@@ -54,7 +55,8 @@ class Pipeline {
       bounds.peak_bytes = std::max(bounds.peak_bytes, held[rank].total() + least_activations(rank, activations[rank]));
     if (bounds.peak_bytes > request_.memory_bytes) return bounds;
     const End& end = end_of(candidate);
-    bounds.step_us = to_us(splits_backward(candidate.schedule) ? split_ : whole_) + end.us;
+    const SimTime computed = splits_backward(candidate.schedule) ? split_ : whole_;
+    bounds.step_us = to_us(std::max(computed, busiest_link(candidate.policy))) + end.us;
     bounds.network_bytes = end.network_bytes + least_pipeline_bytes(candidate.policy);
     return bounds;
   }
@@ -99,13 +101,35 @@ class Pipeline {
     return found->second;
   }
 
+  // A rank sends one message after the other, and receives so.
+  SimTime busiest_link(Policy policy) {
+    const auto [found, is_new] = busiest_.try_emplace(policy);
+    if (!is_new) return found->second;
+    std::vector<SimTime> sending(static_cast<std::size_t>(layout_.pp()));
+    std::vector<SimTime> receiving(sending.size());
+    for (const Transfer& transfer : make_routing(layout_, depth_map(), policy).transfers) {
+      const SimTime out = link(transfer.from, transfer.to).value_unit * transfer.units();
+      const SimTime back = link(transfer.to, transfer.from).gradient_unit * transfer.units();
+      sending[transfer.from.index()] += out;
+      receiving[transfer.to.index()] += out;
+      sending[transfer.to.index()] += back;
+      receiving[transfer.from.index()] += back;
+    }
+    const SimTime most = std::max(*std::max_element(sending.begin(), sending.end()),
+                                  *std::max_element(receiving.begin(), receiving.end()));
+    return found->second = most * layout_.microbatches();
+  }
+
   double pipeline_bytes(Policy policy) const {
-    const bool blocks = request_.block_sublayers > 0;
-    const DepthMap depth(cuts_.back(), blocks ? request_.block_sublayers : cuts_.back(), cuts_,
-                         blocks ? Residual::attnres_block : Residual::standard);
-    const auto units = static_cast<double>(expected_units(layout_, depth, policy)) * layout_.microbatches();
+    const auto units = static_cast<double>(expected_units(layout_, depth_map(), policy)) * layout_.microbatches();
     return units * static_cast<double>(bytes_.value + bytes_.gradient_wire) /
            (static_cast<double>(layout_.pp()) * batch_.degrees.tp);
+  }
+
+  DepthMap depth_map() const {
+    const bool blocks = request_.block_sublayers > 0;
+    return DepthMap(cuts_.back(), blocks ? request_.block_sublayers : cuts_.back(), cuts_,
+                    blocks ? Residual::attnres_block : Residual::standard);
   }
 
   bool any_inner() const {
@@ -188,6 +212,7 @@ class Pipeline {
   std::map<Sharding, std::vector<Footprint>> footprints_;
   std::map<Sharding, End> ends_;
   std::map<Policy, double> pipeline_bytes_;
+  std::map<Policy, SimTime> busiest_;
 };
 
 }  // namespace

@@ -2,7 +2,8 @@
 //
 // bounds.hpp (private): lower bounds of many families of one request, tables kept between them.
 //
-// Time: for each rank, what lies before its first chunk, all its work, what lies behind it; and the end of the step.
+// Time: for each rank, what lies before its first chunk, all its work, what lies behind it; or what it sends and
+// receives, one after the other; and the end of the step.
 // Memory: what is held throughout, and the activations of the forwards before the first backward, at their lightest.
 // Network: exact but for messages between ranks of one innermost tier.
 #pragma once

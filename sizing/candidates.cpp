@@ -132,6 +132,10 @@ class Families {
       CandidateFamily family{.first = first, .schedules = schedules(first)};
       const bool unique = first.degrees.dp == 1 && expert_replicas(first.degrees) == 1;
       family.shardings = unique ? std::vector{Sharding::none} : among(shardings, request_.settled.shardings);
+      // With one chunk per rank all gradients exist in full once more: nothing is saved over sharding the optimizer
+      // only.
+      if (first.vp == 1 && allowed(family.shardings, Sharding::optimizer))
+        std::erase(family.shardings, Sharding::gradients);
       if (request_.block_sublayers == 0) {
         family.policies = {Policy::standard};
       } else {

@@ -2,6 +2,7 @@
 #include "standing.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <tuple>
 
 namespace plumb {
@@ -17,12 +18,18 @@ bool same_layout(const Candidate& a, const Candidate& b) {
          a.recompute == b.recompute && a.sharding == b.sharding && a.schedule == b.schedule;
 }
 
+// Steps of 5 per cent: what differs by less makes no other choice.
+double grade(double bytes) { return bytes > 0 ? std::floor(std::log(bytes) / std::log1p(front_step)) : -1; }
+
 // At least as good in all three, and better in one or the earlier of equals.
 bool beats(const Evaluated& a, double step_us, double peak_bytes, double network_bytes, std::size_t order) {
-  const std::tuple own(a.outcome.step_us(), a.outcome.peak_bytes, a.outcome.network_bytes);
-  const auto& [time, memory, network] = own;
-  if (time > step_us || memory > peak_bytes || network > network_bytes) return false;
-  return own != std::tuple(step_us, peak_bytes, network_bytes) || a.order < order;
+  const std::tuple own(a.outcome.step_us(), grade(a.outcome.peak_bytes), grade(a.outcome.network_bytes));
+  const std::tuple other(step_us, grade(peak_bytes), grade(network_bytes));
+  if (std::get<0>(own) > std::get<0>(other) || std::get<1>(own) > std::get<1>(other) ||
+      std::get<2>(own) > std::get<2>(other)) {
+    return false;
+  }
+  return own != other || a.order < order;
 }
 
 template <class Key>

@@ -21,6 +21,9 @@
 
 namespace plumb {
 
+// On the front, memory and network are told apart by steps of that share.
+inline constexpr double front_step = 0.05;
+
 struct Evaluated {
   Candidate candidate;
   Outcome outcome;
