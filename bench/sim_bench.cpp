@@ -77,10 +77,10 @@ class Report {
   std::vector<std::string> rows_;
 };
 
-// Within a node every rank has nine times the rate of the card through which all of them leave it.
+// Within a node every rank has six times the rate of the card through which all of them leave it.
 NetworkModel shared_by_nodes(double bytes_per_s) {
   NetworkModel network = uniform_network(pp, bytes_per_s, SimTime(0));
-  NetworkTier inner = uniform_network(pp, 9 * bytes_per_s, SimTime(0)).tiers.front();
+  NetworkTier inner = uniform_network(pp, 6 * bytes_per_s, SimTime(0)).tiers.front();
   NetworkTier& outer = network.tiers.front();
   for (std::size_t r = 0; r < static_cast<std::size_t>(pp); ++r) {
     const std::size_t first = r / ranks_per_node * ranks_per_node;
@@ -89,7 +89,7 @@ NetworkModel shared_by_nodes(double bytes_per_s) {
     outer.ingress[r] = outer.ingress[first];
     for (std::vector<ResourceId>* ends : {&inner.egress, &inner.ingress}) {
       (*ends)[r] = ResourceId(network.resources.size());
-      network.resources.push_back({fmt::format("rank {} within its node", r), 9 * bytes_per_s});
+      network.resources.push_back({fmt::format("rank {} within its node", r), 6 * bytes_per_s});
     }
   }
   network.tiers.insert(network.tiers.begin(), std::move(inner));

@@ -16,10 +16,11 @@ namespace {
 int ranks_per_interface(const Cluster& cluster, const Tier& tier, const Degrees& degrees) {
   if (tier.shared_by_gpus <= degrees.gpus()) return 1;
   if (tier.shared_by_gpus % degrees.gpus() != 0) {
-    throw InputError(fmt::format(
-        "cluster {}: {} devices share an interface of {} and a rank has {}: with --sharing fair whole ranks "
-        "must share it",
-        cluster.name, tier.shared_by_gpus, tier.name, degrees.gpus()));
+    throw InputError(
+        fmt::format("cluster {}: {} devices share an interface of {} and a rank has tp x dp = {}: with --sharing fair "
+                    "that must be at "
+                    "least {} or divide it",
+                    cluster.name, tier.shared_by_gpus, tier.name, degrees.gpus(), tier.shared_by_gpus));
   }
   return tier.shared_by_gpus / degrees.gpus();
 }

@@ -88,6 +88,12 @@ TEST_CASE("layouts that no network describes are refused", "[sizing]") {
   CHECK(pipeline_network(box, 4, {}).tiers.size() == 1);
 }
 
+TEST_CASE("stragglers are in the times of chunks and not scaled again", "[sizing]") {
+  Cluster cluster = two_nodes();
+  cluster.stragglers = {{.rank = 1, .compute_scale = 2}};
+  CHECK(pipeline_network(cluster, 4, {}).compute_scale.empty());
+}
+
 TEST_CASE("rates beyond what a network takes are cut", "[sizing]") {
   const NetworkModel network = pipeline_network(*cluster_preset("gb200-nvl72"), 4, {.tp = 18});
   CHECK(rate(network, network.tiers[0].egress[0]) == max_bytes_per_s);
