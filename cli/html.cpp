@@ -17,6 +17,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare.hpp"
 #include "plumb/simulator/html_page.hpp"
+#include "step_end.hpp"
 
 namespace plumb::cli {
 
@@ -231,7 +232,9 @@ void write_html_page(const SimulatedStep& step) {
                               layout.microbatches());
   page.configuration = configuration_of(step);
   if (options.cluster) {
-    const std::string rate = rate_text(options, layout, step.timeline.step);
+    const std::optional<StepEnd> end = resolve_step_end(options, step.depth.map);
+    if (end) page.configuration.push_back({"after the pipeline", step_end_text(*end, step.timeline.step)});
+    const std::string rate = rate_text(options, layout, with_end(step.timeline.step, end));
     const std::size_t comma = rate.find(", ");
     page.figures.insert(page.figures.begin() + 1, {"tokens per second and device", rate.substr(0, rate.find(' ')),
                                                    comma == std::string::npos ? "" : rate.substr(comma + 2)});
