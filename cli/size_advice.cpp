@@ -38,6 +38,7 @@ std::string sim_command(const Options& options, const SizeRequest& request, cons
   text += c.policy == Policy::standard ? " --residual standard" : fmt::format(" --cache {}", to_string(c.policy));
   text += fmt::format(" --tp {} --ep {} --dp {} --tokens {} --sequence {} --recompute {}", c.degrees.tp, c.degrees.ep,
                       c.degrees.dp, c.microbatch * request.sequence, request.sequence, to_string(c.recompute));
+  if (c.sharding != Sharding::none) text += fmt::format(" --sharding {}", to_string(c.sharding));
   if (request.gradient_wire != GradientWire::fp32) text += " --grad-wire storage";
   return text;
 }

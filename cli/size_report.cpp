@@ -98,8 +98,7 @@ const Evaluated* best_in_megatron(const SearchResult& result) {
 std::string use_text(const Options& options, const SizeRequest& request, const SearchResult& result) {
   const Evaluated& winner = result.best.front();
   constexpr const char* csv = "schedule.csv";
-  std::string text = fmt::format("\nTo look at the first, without the {:.0f} ms after the pipeline:\n  {}\n",
-                                 winner.outcome.step_end_us * 1e-3, sim_command(options, request, winner.candidate));
+  std::string text = fmt::format("\nTo look at the first:\n  {}\n", sim_command(options, request, winner.candidate));
   text +=
       fmt::format("\nFor torch, the order as a table:\n  {}\n\nFor torchtitan:\n", plan_command(winner.candidate, csv));
   const std::string toml = torchtitan_toml(request, winner.candidate, csv);
