@@ -100,8 +100,7 @@ TEST_CASE("threads change no character, and a state that was cut off is gone on 
 }
 
 TEST_CASE("where nothing fits the rank, the class and what would fit are named", "[cli]") {
-  const std::string large =
-      "size --model kimi-k3 --gpus 64 --cluster h100 --pp 8 --schedule interleaved --cache cached ";
+  const std::string large = "size --model kimi-linear-48b --gpus 2 --cluster h100 --pp 2 --vp 1 --schedule 1f1b ";
   const Run run = run_plumb(large + "--json");
   CHECK(run.exit_code == 1);
   CHECK(run.reason() == "memory");
