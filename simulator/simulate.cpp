@@ -327,11 +327,12 @@ Timeline simulate(const Program& program, const CostModel& costs, const SimOptio
   std::size_t num_steps = 0;
   for (const RankProgram& rank : program.ranks)
     num_steps += rank.compute.size() + rank.comm.size();
-  if (num_steps >= fewest_steps) {
-    if (const std::optional<ProgramCut> cut = find_cut(program)) {
-      if (std::optional<Timeline> timeline = simulate_shortened(program, *cut, costs, options))
-        return *std::move(timeline);
-    }
+  // Where the shortest cut leaves too little to come back, one period more may do.
+  for (int kept = 0; num_steps >= fewest_steps && kept < 2; ++kept) {
+    const std::optional<ProgramCut> cut = find_cut(program, kept);
+    if (!cut) break;
+    if (std::optional<Timeline> timeline = simulate_shortened(program, *cut, costs, options))
+      return *std::move(timeline);
   }
   return simulate_step_by_step(program, costs, options);
 }
