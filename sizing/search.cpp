@@ -93,6 +93,10 @@ class Search {
   void bound_all() {
     Bounds bounds(request_);
     for (std::size_t f = 0; f < families_.size(); ++f) {
+      if (options_.stop && options_.stop()) {
+        result_.is_complete = false;
+        return;
+      }
       const CandidateFamily& family = families_[f];
       const std::size_t first = result_.num_candidates;
       result_.num_candidates += family.size();

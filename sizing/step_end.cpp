@@ -8,6 +8,43 @@ namespace {
 
 constexpr double adam_bytes = 30;  // 4 read and 4 written of master copy and each moment, 4 of the gradient, 2 written
 
+// Devices `stride` apart, in a ring, and the groups of consecutive devices that a tier joins.
+struct Members {
+  std::int64_t first;
+  std::int64_t gpus;
+  std::int64_t stride;
+
+  std::int64_t last() const { return first + (gpus - 1) * stride; }
+
+  // Neighbours on the ring, the last and the first too, that lie in different groups of `span`. A hop no longer than
+  // that passes at most one boundary.
+  std::int64_t hops_between(std::int64_t span) const {
+    const std::int64_t boundaries = last() / span - first / span;
+    return (stride <= span ? boundaries : gpus - 1) + (boundaries > 0 ? 1 : 0);
+  }
+
+  // Fewest of them in one group of `span` that has any. Where groups begin, measured in strides, recurs after `stride`
+  // groups, so that no more need a look, and the last.
+  std::int64_t fewest_in(std::int64_t span) const {
+    if (stride >= span) return 1;
+    const std::int64_t begin = first / span;
+    const std::int64_t end = last() / span;
+    std::int64_t fewest = in_group(end, span);
+    for (std::int64_t group = begin; group < std::min(end, begin + stride + 1); ++group)
+      fewest = std::min(fewest, in_group(group, span));
+    return fewest;
+  }
+
+ private:
+  std::int64_t in_group(std::int64_t group, std::int64_t span) const {
+    return before((group + 1) * span) - before(group * span);
+  }
+  // How many lie before device `gpu`.
+  std::int64_t before(std::int64_t gpu) const {
+    return gpu <= first ? 0 : std::min(gpus, (gpu - first + stride - 1) / stride);
+  }
+};
+
 // A collective over the devices of one rank that hold the same parameters.
 struct Ring {
   const Cluster& cluster;
@@ -40,34 +77,21 @@ double scale_of(const Cluster& cluster, int rank) {
 double ring_pass_seconds(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride,
                          double bytes, std::int64_t sharing) {
   if (gpus <= 1) return 0;
-  const std::int64_t last = first + (gpus - 1) * stride;
-  tier_between(cluster, first, last);  // throws
+  const Members members{first, gpus, stride};
+  tier_between(cluster, first, members.last());  // throws
   double slowest = 0;
   double latency = 0;
   std::int64_t group = 1;  // devices of a group of the tier below
   std::int64_t hops_below = 0;
   for (const Tier& tier : cluster.tiers) {
-    const std::int64_t span = tier.span_gpus == 0 ? last + 1 : tier.span_gpus;
-    std::int64_t hops = 0;
-    std::int64_t fewest = gpus;
-    std::int64_t members = 1;
-    for (std::int64_t i = 1; i <= gpus; ++i) {
-      const std::int64_t before = first + (i - 1) * stride;
-      const std::int64_t here = i < gpus ? before + stride : first;
-      if (before / span == here / span) ++hops;
-      if (i < gpus && before / group == here / group) {
-        ++members;
-      } else {
-        fewest = std::min(fewest, members);
-        members = 1;
-      }
-    }
+    const std::int64_t span = tier.span_gpus == 0 ? members.last() + 1 : tier.span_gpus;
+    const std::int64_t hops = gpus - members.hops_between(span);
     const std::int64_t in_this_tier = hops - hops_below;
     if (in_this_tier > 0) {
       const double rate = tier.GBps_per_dir * 1e9 * tier.efficiency /
                           static_cast<double>(std::min<std::int64_t>(tier.shared_by_gpus, sharing)) /
                           (tier.full_duplex ? 1 : 2);
-      slowest = std::max(slowest, bytes / (rate * static_cast<double>(fewest)));
+      slowest = std::max(slowest, bytes / (rate * static_cast<double>(members.fewest_in(group))));
       latency += static_cast<double>(in_this_tier) * tier.latency_us * 1e-6;
     }
     hops_below = hops;
@@ -81,12 +105,7 @@ double ring_pass_seconds(const Cluster& cluster, std::int64_t first, std::int64_
 double share_beyond_innermost(const Cluster& cluster, std::int64_t first, std::int64_t gpus, std::int64_t stride) {
   const std::int64_t span = cluster.tiers.empty() ? 0 : cluster.tiers.front().span_gpus;
   if (span == 0 || gpus <= 1) return 0;
-  std::int64_t hops = 0;
-  for (std::int64_t i = 0; i < gpus; ++i) {
-    const std::int64_t next = (i + 1) % gpus;
-    if ((first + i * stride) / span != (first + next * stride) / span) ++hops;
-  }
-  return static_cast<double>(hops) / static_cast<double>(gpus);
+  return static_cast<double>(Members{first, gpus, stride}.hops_between(span)) / static_cast<double>(gpus);
 }
 
 std::vector<StepEnd> step_ends(std::span<const HeldParameters> parameters, const Layout& layout, const Batch& batch,

@@ -1,4 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <algorithm>
+#include <map>
+
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/sizing/step_end.hpp"
@@ -30,6 +33,40 @@ TEST_CASE("a ring goes at the rate of the interfaces with which it passes each t
   CHECK(pass(0, 128, 1) == Approx(127.0 / 128 / (8 * 10)));
   CHECK(pass(0, 4, 4) == Approx(3.0 / 4 / (2 * 10)));
   CHECK(pass(4, 8, 1) == Approx(7.0 / 8 / (4 * 10)));  // half of two nodes each
+}
+
+TEST_CASE("the ring's passages are those of counting its hops and members one by one", "[sizing]") {
+  for (const std::int64_t span : {2, 6, 8, 9}) {
+    Cluster cluster = plain();
+    cluster.tiers[0].span_gpus = span;
+    cluster.tiers[0].latency_us = 1;
+    cluster.tiers[1].latency_us = 1000;
+    for (const std::int64_t stride : {1, 2, 3, 4, 7, 8, 12}) {
+      for (std::int64_t gpus = 2; gpus < 40; ++gpus) {
+        for (const std::int64_t first : {0, 5, 12}) {
+          std::int64_t outer = 0;
+          std::int64_t fewest = gpus;
+          std::map<std::int64_t, std::int64_t> members;
+          for (std::int64_t i = 0; i < gpus; ++i) {
+            const std::int64_t here = (first + i * stride) / span;
+            ++members[here];
+            outer += here != (first + (i + 1) % gpus * stride) / span ? 1 : 0;
+          }
+          for (const auto& [group, count] : members)
+            fewest = std::min(fewest, count);
+          INFO(span << " " << stride << " " << gpus << " " << first);
+          const auto all = static_cast<double>(gpus);
+          const double latency = static_cast<double>(gpus - outer) + 1000.0 * static_cast<double>(outer);
+          CHECK(ring_pass_seconds(cluster, first, gpus, stride, 0, 64) == Approx(latency * (all - 1) / all * 1e-6));
+          CHECK(share_beyond_innermost(cluster, first, gpus, stride) == Approx(static_cast<double>(outer) / all));
+          if (outer == 0) continue;
+          const double moved = 1e12 / (10e9 * static_cast<double>(fewest)) * (all - 1) / all;
+          CHECK(ring_pass_seconds(cluster, first, gpus, stride, 1e12, 64) ==
+                Approx(std::max(moved, 1e12 / 100e9 * (all - 1) / all) + latency * (all - 1) / all * 1e-6));
+        }
+      }
+    }
+  }
 }
 
 TEST_CASE("interfaces are shared by the devices that send, and a ring pays latencies", "[sizing]") {
