@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "support.hpp"
 
+#include <algorithm>
 #include <cstdlib>
 #include <filesystem>
 #include <fstream>
@@ -9,6 +10,8 @@
 
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include "support/catch.hpp"
 
 namespace plumb::test {
 
@@ -69,6 +72,16 @@ Run run_plumb(const std::string& arguments, const std::string& input) {
 std::string scratch_file(const std::string& name, const std::string& content) {
   std::ofstream(scratch().file(name), std::ios::binary) << content;
   return name;
+}
+
+void require_refused(const std::string& arguments, const std::string& names, const std::string& input) {
+  const Run run = run_plumb(arguments, input);
+  INFO(arguments << "\n" << run.err);
+  CHECK(run.exit_code == 2);
+  CHECK(run.out.empty());
+  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
+  CHECK((run.reason() == "usage" || run.reason() == "config"));
+  CHECK(run.err.find(names) != std::string::npos);
 }
 
 }  // namespace plumb::test

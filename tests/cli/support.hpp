@@ -22,4 +22,7 @@ Run run_plumb(const std::string& arguments, const std::string& input = "");
 // Writes a file into that directory and returns its name.
 std::string scratch_file(const std::string& name, const std::string& content);
 
+// Bad input: exit code 2, nothing on stdout, one line on stderr that begins with its kind and holds `names`.
+void require_refused(const std::string& arguments, const std::string& names, const std::string& input = "");
+
 }  // namespace plumb::test

@@ -5,23 +5,12 @@
 #include "cli/support.hpp"
 #include "support/catch.hpp"
 
+using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 using plumb::test::scratch_file;
 
-namespace {
-
-void require_refused(const std::string& arguments, const std::string& names, const std::string& input = "") {
-  const Run run = run_plumb(arguments, input);
-  INFO(arguments << "\n" << run.err);
-  CHECK(run.exit_code == 2);
-  CHECK(run.out.empty());
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
-  CHECK((run.reason() == "usage" || run.reason() == "config"));
-  CHECK(run.err.find(names) != std::string::npos);
-}
-
-}  // namespace
+namespace {}  // namespace
 
 TEST_CASE("layouts that cannot be are refused with what is legal", "[cli]") {
   const std::string depth = " --sublayers 8 --block 2";

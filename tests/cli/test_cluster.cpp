@@ -8,19 +8,15 @@
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 using plumb::test::scratch_file;
 
 namespace {
 
-void require_refused(const std::string& arguments, const std::string& names) {
-  const Run run = run_plumb("sim --pp 4 " + arguments);
-  INFO(arguments << "\n" << run.err);
-  CHECK(run.exit_code == 2);
-  CHECK(run.out.empty());
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
-  CHECK(run.err.find(names) != std::string::npos);
+void sim_refuses(const std::string& arguments, const std::string& names) {
+  require_refused("sim --pp 4 " + arguments, names);
 }
 
 constexpr const char* k3 = "--model kimi-k3 --cluster h100 ";
@@ -66,24 +62,24 @@ TEST_CASE("unlikely figures and stages that fit no device are warned about", "[c
 }
 
 TEST_CASE("flags that do not go with a cluster, and clusters that are none, are refused", "[cli]") {
-  require_refused("--model kimi-k3 --cluster h10", "did you mean 'h100'?");
-  require_refused("--model kimi-k3 --tp 8", "--tp goes with --cluster only");
-  require_refused("--layers 8 --cluster h100", "--cluster needs --model");
-  require_refused(std::string(k3) + "--hop-us 3", "do not go with it");
-  require_refused(std::string(k3) + "--action-us F=1", "exclude each other");
-  require_refused(std::string(k3) + "--streams single --compare all", "--sharing exclusive only");
-  require_refused(std::string(k3) + "--tp 7", "the nearest that does is 4");
-  require_refused(std::string(k3) + "--tp 8 --ep 16", "it must divide them");
-  require_refused(std::string(k3) + "--dtype fp32", "bf16");
-  require_refused(std::string(k3) + "--sequence 1000", "whole sequences");
-  require_refused(std::string(k3) + "--sharding all", "none, optimizer");
-  require_refused("--model kimi-k3 --sharding none", "--sharding goes with --cluster only");
-  require_refused(std::string(k3) + "--what-if --compare-cache", "--what-if");
-  require_refused(std::string(k3) + "--recompute some", "none, selective and full");
+  sim_refuses("--model kimi-k3 --cluster h10", "did you mean 'h100'?");
+  sim_refuses("--model kimi-k3 --tp 8", "--tp goes with --cluster only");
+  sim_refuses("--layers 8 --cluster h100", "--cluster needs --model");
+  sim_refuses(std::string(k3) + "--hop-us 3", "do not go with it");
+  sim_refuses(std::string(k3) + "--action-us F=1", "exclude each other");
+  sim_refuses(std::string(k3) + "--streams single --compare all", "--sharing exclusive only");
+  sim_refuses(std::string(k3) + "--tp 7", "the nearest that does is 4");
+  sim_refuses(std::string(k3) + "--tp 8 --ep 16", "it must divide them");
+  sim_refuses(std::string(k3) + "--dtype fp32", "bf16");
+  sim_refuses(std::string(k3) + "--sequence 1000", "whole sequences");
+  sim_refuses(std::string(k3) + "--sharding all", "none, optimizer");
+  sim_refuses("--model kimi-k3 --sharding none", "--sharding goes with --cluster only");
+  sim_refuses(std::string(k3) + "--what-if --compare-cache", "--what-if");
+  sim_refuses(std::string(k3) + "--recompute some", "none, selective and full");
   const std::string box = scratch_file("box.yaml",
                                        "gpu: {name: x, bf16_tflops_dense: 989, hbm_GBps: 3350, mem_GiB: 80}\n"
                                        "tiers: [{name: a, span_gpus: 8, GBps_per_dir: 50, latency_us: 5}]\n");
-  require_refused("--model kimi-k3 --tp 8 --cluster " + box, "spans 8 devices");
+  sim_refuses("--model kimi-k3 --tp 8 --cluster " + box, "spans 8 devices");
 }
 
 TEST_CASE("ranks that share a node's card wait for each other under fair sharing, for every policy", "[cli]") {
@@ -190,9 +186,9 @@ TEST_CASE("a profile gives the times, a profile of other cuts is refused", "[cli
   INFO(run.err);
   REQUIRE(run.exit_code == 0);
   CHECK(json::parse(run.out)["step_us"] == 5 * 3000.0);  // (M + P - 1)(F + B)
-  require_refused("--layers 4 --block-layers 2 --profile " + file, "measured with 2 chunks that end at 4,8");
-  require_refused("--layers 4 --profile " + file + " --action-us F=1", "exclude each other");
-  require_refused("--layers 4 --profile " + file + " --ep 2 --cluster h100", "--ep does not go with --profile");
+  sim_refuses("--layers 4 --block-layers 2 --profile " + file, "measured with 2 chunks that end at 4,8");
+  sim_refuses("--layers 4 --profile " + file + " --action-us F=1", "exclude each other");
+  sim_refuses("--layers 4 --profile " + file + " --ep 2 --cluster h100", "--ep does not go with --profile");
 }
 
 TEST_CASE("a profile of finer chunks serves coarser ones, and ranks share the cores of their machine", "[cli]") {
@@ -213,6 +209,6 @@ TEST_CASE("a profile of finer chunks serves coarser ones, and ranks share the co
   const json crowded = json::parse(run_plumb(flags + " --cluster " + box(1)).out);
   CHECK(crowded["network"]["cores_per_node"] == 1);
   CHECK(crowded["step_us"].get<double>() == Approx(4 * 2 * 3000).epsilon(0.01));  // all the work on one core
-  require_refused("--layers 4 --block-layers 2 --sharing exclusive --profile " + file + " --cluster " + box(1),
-                  "--sharing exclusive: ranks of this cluster share cores");
+  sim_refuses("--layers 4 --block-layers 2 --sharing exclusive --profile " + file + " --cluster " + box(1),
+              "--sharing exclusive: ranks of this cluster share cores");
 }

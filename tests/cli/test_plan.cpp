@@ -9,6 +9,7 @@
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 
@@ -20,15 +21,6 @@ std::string fine(const std::string& arguments) {
   REQUIRE(run.exit_code == 0);
   REQUIRE(run.err.empty());
   return run.out;
-}
-
-void require_refused(const std::string& arguments, const std::string& names) {
-  const Run run = run_plumb(arguments);
-  INFO(arguments << "\n" << run.err);
-  CHECK(run.exit_code == 2);
-  CHECK(run.out.empty());
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
-  CHECK(run.err.find(names) != std::string::npos);
 }
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }

@@ -8,6 +8,7 @@
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 
@@ -18,15 +19,6 @@ json answer(const std::string& arguments) {
   INFO(arguments << "\n" << run.err);
   REQUIRE(run.exit_code == 0);
   return json::parse(run.out);
-}
-
-void require_refused(const std::string& arguments, const std::string& names) {
-  const Run run = run_plumb(arguments);
-  INFO(arguments << "\n" << run.err);
-  CHECK(run.exit_code == 2);
-  CHECK(run.out.empty());
-  CHECK(std::count(run.err.begin(), run.err.end(), '\n') == 1);
-  CHECK(run.err.find(names) != std::string::npos);
 }
 
 const json& design(const json& answer, const std::string& name) {

@@ -14,10 +14,14 @@ inline void expect(bool holds) {
   if (!holds) std::abort();
 }
 
-// A refusal is one line.
+// A refusal is one readable line.
 inline void expect_line(const InputError& error) {
   const std::string_view text = error.what();
-  expect(!text.empty() && text.find('\n') == std::string_view::npos);
+  expect(!text.empty());
+  for (const char c : text) {
+    const auto byte = static_cast<unsigned char>(c);
+    expect(byte >= 0x20 && byte != 0x7f);
+  }
 }
 
 // Reads, or is refused in one line.

@@ -2,18 +2,15 @@
 // Megatron's layout string.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
-#include "plumb/schedule/error.hpp"
+#include "expect.hpp"
 #include "plumb/schedule/megatron_layout.hpp"
 
 namespace {
 
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
+using plumb::fuzz::expect;
 
 void check(std::string_view text) {
   using namespace plumb;
@@ -28,11 +25,6 @@ void check(std::string_view text) {
 }  // namespace
 
 extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size) {
-  try {
-    check(std::string(data, data + size));
-  } catch (const plumb::InputError& error) {
-    const std::string_view text = error.what();
-    expect(!text.empty() && text.find('\n') == std::string_view::npos);
-  }
+  plumb::fuzz::try_to([&] { check(std::string(data, data + size)); });
   return 0;
 }

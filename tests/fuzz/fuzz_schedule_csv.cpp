@@ -2,10 +2,10 @@
 // Both dialects of the schedule CSV, current and legacy. The first byte of the input chooses the dialect.
 #include <cstddef>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
 #include <string_view>
 
+#include "expect.hpp"
 #include "plumb/cache/comms_check.hpp"
 #include "plumb/cache/comms_program.hpp"
 #include "plumb/cache/lower.hpp"
@@ -18,18 +18,8 @@ namespace {
 
 using namespace plumb;
 
-void expect(bool holds) {
-  if (!holds) std::abort();
-}
-
-// Refusals are one readable line, whatever the bytes.
-void expect_line(const InputError& error) {
-  const std::string_view text = error.what();
-  expect(!text.empty());
-  for (const char c : text) {
-    expect(c >= 0x20 && c < 0x7f);
-  }
-}
+using fuzz::expect;
+using fuzz::try_to;
 
 // Whatever the rows' placement and numbers, they are named, not followed.
 void judge_misplaced(std::string_view text, CsvDialect dialect) {
@@ -63,15 +53,6 @@ void read_comms(std::string_view text, CsvDialect dialect) {
   const CommsCheck check = check_comms(schedule, all_channel_models());
   // Free of faults means that it runs through where sends are buffered.
   if (check.faults.empty() && check.cycle.empty()) expect(!check.channels.front().deadlock.deadlock);
-}
-
-template <class Read>
-void try_to(Read&& read) {
-  try {
-    read();
-  } catch (const InputError& error) {
-    expect_line(error);
-  }
 }
 
 }  // namespace
