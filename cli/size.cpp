@@ -187,22 +187,23 @@ int run_size(const Options& options) {
   if (flags.threads && (*flags.threads < 1 || *flags.threads > most_threads)) {
     throw InputError(fmt::format("--threads is {}, legal are 1 to {}", *flags.threads, most_threads));
   }
-  const HeldSignals signals;
   std::unique_ptr<SizeState> state;
   SearchOptions search_options{.num_threads = flags.threads.value_or(0)};
   if (!flags.state.empty()) {
     candidate_families(request);  // a request that is refused leaves no file
-    state = std::make_unique<SizeState>(flags.state, digest_of(request),
-                                        fmt::format("{} devices, {}", request.gpus, request.cluster.gpu.name));
+    state = std::make_unique<SizeState>(flags.state, digest_of(request), fmt::format("{} devices", request.gpus));
     search_options.recall = [&](const Candidate& candidate) { return state->recall(candidate); };
     search_options.record = [&](std::span<const Evaluated> fresh) { state->record(fresh); };
   }
-  search_options.stop = [&] { return signals.came() != 0; };
   SearchResult result;
+  int signal = 0;
   {
+    const HeldSignals signals;
+    search_options.stop = [&] { return signals.came() != 0; };
     const ProgressLine line;
     search_options.progress = [&](const SearchProgress& progress) { line.show(progress); };
     result = search(request, search_options);
+    signal = signals.came();
   }
   const bool none_fits = result.is_complete && result.best.empty();
   std::optional<Misfit> misfit;
@@ -210,7 +211,7 @@ int run_size(const Options& options) {
     misfit = misfit_of(request, result.smallest ? *result.smallest : smallest_candidates(request, 1).front());
   }
   fmt::print("{}", options.json ? size_json(options, request, result, misfit) : size_text(options, request, result));
-  if (!result.is_complete) return interrupted(signals.came(), result, flags);
+  if (!result.is_complete) return interrupted(signal, result, flags);
   if (!none_fits) return exit_fine;
   std::fflush(stdout);
   fmt::print(stderr, "memory: {}\n", misfit_text(request, *misfit));

@@ -17,7 +17,7 @@ namespace plumb::cli {
 
 class SizeState {
  public:
-  // `about` is for people: model, devices and cluster. Throws InputError for a file that is of another request or none
+  // `about` is for people: plain words. Throws InputError for a file that is of another request or none
   // of ours, with the line; EnvironmentError when it cannot be written or another process uses it.
   SizeState(const std::string& path, const std::string& digest, const std::string& about);
   ~SizeState();
