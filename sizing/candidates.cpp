@@ -130,8 +130,9 @@ class Families {
       if (!allowed(request_.settled.vp, first.vp)) continue;
       if (std::int64_t{first.pp} * first.vp * first.microbatches > std::int64_t{1} << 28) continue;
       CandidateFamily family{.first = first, .schedules = schedules(first)};
-      const bool unique = first.degrees.dp == 1 && expert_replicas(first.degrees) == 1;
-      family.shardings = unique ? std::vector{Sharding::none} : among(shardings, request_.settled.shardings);
+      family.shardings = among(shardings, request_.settled.shardings);
+      // Nothing exists twice: all shardings are the same.
+      if (!has_replicas(first.degrees)) family.shardings.resize(1);
       // With one chunk per rank all gradients exist in full once more: nothing is saved over sharding the optimizer
       // only.
       if (first.vp == 1 && allowed(family.shardings, Sharding::optimizer))
@@ -150,6 +151,10 @@ class Families {
         if (family.size() > 0) families_.push_back(family);
       }
     }
+  }
+
+  bool has_replicas(const Degrees& degrees) const {
+    return degrees.dp > 1 || (request_.shape.experts.count > 0 && expert_replicas(degrees) > 1);
   }
 
   const std::vector<std::pair<ScheduleKind, int>>& schedules(const Candidate& first) {

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <algorithm>
+#include <optional>
 #include <random>
 #include <set>
 
@@ -99,6 +100,32 @@ TEST_CASE("candidates are legal, different from each other, and use all devices 
     }
   }
   CHECK(count > 100'000);
+}
+
+TEST_CASE("shardings are told apart only where parameters exist more than once", "[sizing]") {
+  SizeRequest request = k3_request();
+  request.cluster = *cluster_preset("h100");
+  request.gpus = 8;
+  request.global_batch = 8;
+  request.settled = {.pp = {2}, .dp = {1}};
+  const auto shardings = [&](std::optional<int> ep) {
+    std::set<Sharding> all;
+    for (const CandidateFamily& family : candidate_families(request)) {
+      if (!ep || family.first.degrees.ep == *ep) all.insert(family.shardings.begin(), family.shardings.end());
+    }
+    return all;
+  };
+  CHECK(shardings(4) == std::set{Sharding::none});
+  CHECK(shardings(2) == std::set{Sharding::none, Sharding::optimizer, Sharding::gradients});  // experts twice
+  request.settled.shardings = {Sharding::optimizer, Sharding::gradients};
+  CHECK(shardings(4) == std::set{Sharding::optimizer});  // as the user calls it
+  request.settled.shardings.clear();
+  request.shape.experts = {};
+  for (DecoderLayer& layer : request.shape.layers)
+    layer.experts = false;
+  CHECK(shardings(std::nullopt) == std::set{Sharding::none});
+  request.settled.dp = {2};
+  CHECK(shardings(std::nullopt).size() == 3);
 }
 
 TEST_CASE("times of chunks from a table of sublayers are those from the model", "[sizing]") {
