@@ -3,7 +3,6 @@
 
 #include <cerrno>
 #include <charconv>
-#include <cmath>
 #include <cstring>
 #include <string_view>
 
@@ -59,6 +58,27 @@ class LineReader {
   std::string_view rest_;
 };
 
+// "pp16 vp2 ...": the first word of a candidate's name.
+int ranks_of(std::string_view name) {
+  int pp = 0;
+  if (name.starts_with("pp")) std::from_chars(name.data() + 2, name.data() + name.size(), pp);
+  return pp;
+}
+
+// Numbers that a simulation can give; not so for nan.
+bool is_possible(std::string_view name, const Outcome& o) {
+  constexpr double most_us = 1e15;  // three decades
+  constexpr double most_memory = 1e18;
+  constexpr double most_network = 1e24;
+  const auto within = [](double value, double least, double most) { return value >= least && value <= most; };
+  if (o.peak_rank < 0 || o.peak_rank >= ranks_of(name) || !within(o.peak_bytes, 1, most_memory)) return false;
+  // Of what does not fit often no more is said.
+  const Outcome memory_only{.peak_bytes = o.peak_bytes, .peak_rank = o.peak_rank};
+  return o == memory_only ||
+         (o.pipeline_us > 0 && o.pipeline_us <= most_us && o.step_end_us > 0 && o.step_end_us <= most_us &&
+          within(o.network_bytes, 0, most_network) && within(o.bubble, 0, 1) && within(o.exposed_us, 0, o.pipeline_us));
+}
+
 bool read_line(std::string_view line, std::string& name, Outcome& o) {
   LineReader in(line);
   if (!in.literal("{\"candidate\":\"") || !in.text_until('"', name) || !in.literal("\",\"fits\":")) return false;
@@ -67,8 +87,12 @@ bool read_line(std::string_view line, std::string& name, Outcome& o) {
   return in.number(",\"pipeline_us\":", o.pipeline_us) && in.number(",\"step_end_us\":", o.step_end_us) &&
          in.number(",\"peak_bytes\":", o.peak_bytes) && in.number(",\"peak_rank\":", o.peak_rank) &&
          in.number(",\"network_bytes\":", o.network_bytes) && in.number(",\"bubble\":", o.bubble) &&
-         in.number(",\"exposed_us\":", o.exposed_us) && in.literal("}") && in.empty() && std::isfinite(o.step_us()) &&
-         std::isfinite(o.peak_bytes);
+         in.number(",\"exposed_us\":", o.exposed_us) && in.literal("}") && in.empty() && is_possible(name, o);
+}
+
+// One begins with the other.
+bool could_become(std::string_view text, std::string_view whole) {
+  return text.substr(0, whole.size()) == whole.substr(0, text.size());
 }
 
 std::string whole(int file, const std::string& path) {
@@ -97,8 +121,7 @@ SizeState::SizeState(const std::string& path, const std::string& digest, const s
     if (::flock(file_, LOCK_EX | LOCK_NB) != 0) {
       throw EnvironmentError(fmt::format("--state {}: is in use by another plumb size", path));
     }
-    read(digest);
-    if (status.st_size == 0) {
+    if (!read(digest)) {
       write(fmt::format("{}{}\",\"about\":\"{}\"}}\n", header_begin, digest, about));
     }
   } catch (...) {
@@ -109,17 +132,17 @@ SizeState::SizeState(const std::string& path, const std::string& digest, const s
 
 SizeState::~SizeState() { ::close(file_); }
 
-void SizeState::read(const std::string& digest) {
+bool SizeState::read(const std::string& digest) {
   const std::string text = whole(file_, path_);
   std::size_t at = 0;
   for (int line = 1; at < text.size(); ++line) {
     const std::size_t end = text.find('\n', at);
-    if (end == std::string::npos && line > 1) {
+    if (end == std::string::npos && (line > 1 || could_become(text, std::string(header_begin) + digest))) {
       // The run before was cut off in the midst of a line.
       if (::ftruncate(file_, static_cast<off_t>(at)) != 0) {
         throw EnvironmentError(fmt::format("--state {}: cannot be shortened: {}", path_, std::strerror(errno)));
       }
-      return;
+      return line > 1;
     }
     const std::string_view here(text.data() + at, end == std::string::npos ? text.size() - at : end - at);
     at += here.size() + 1;
@@ -146,6 +169,7 @@ void SizeState::read(const std::string& digest) {
     }
     known_.emplace(std::move(name), outcome);
   }
+  return !text.empty();
 }
 
 std::optional<Outcome> SizeState::recall(const Candidate& candidate) const {

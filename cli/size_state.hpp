@@ -3,7 +3,7 @@
 // size_state.hpp (private): what `plumb size --state FILE` has simulated so far: JSON lines, only ever appended to.
 //
 // The first line names the request by its digest; each other one is a candidate with its outcome. A last line that was
-// cut off is dropped. The file is locked while it is in use.
+// cut off is dropped, be it the first. The file is locked while it is in use.
 #pragma once
 
 #include <map>
@@ -30,7 +30,8 @@ class SizeState {
   void record(std::span<const Evaluated> fresh);
 
  private:
-  void read(const std::string& digest);
+  // Whether there is a first line.
+  bool read(const std::string& digest);
   void write(const std::string& text);
 
   std::string path_;

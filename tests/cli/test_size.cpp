@@ -2,6 +2,8 @@
 // plumb size.
 #include <algorithm>
 #include <string>
+#include <utility>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -89,6 +91,36 @@ TEST_CASE("threads change no character, and a state that was cut off is gone on 
   require_refused(narrow + "--sequence 2048 --state two.jsonl", "is of another request");
   require_refused(narrow + "--state " + scratch_file("no.jsonl", "{\"steps\":1}\n"), "line 1 is not the one");
   require_refused(narrow + "--state .", "--state .");
+}
+
+TEST_CASE("a state with numbers that no simulation gives is refused by its line, one cut in its first line is new",
+          "[cli]") {
+  const std::string one =
+      "size --model kimi-linear-48b --cluster h200 --gpus 16 --tp 2 --ep 8 --dp 4 --pp 2 --vp 1 "
+      "--microbatch 1 --sharding optimizer --recompute full --schedule 1f1b --cache cached ";
+  REQUIRE(run_plumb(one + "--state whole.jsonl").exit_code == 0);
+  const std::string state = run_plumb("volume --sublayers 2 --block 1 >/dev/null; cat whole.jsonl").out;
+  const std::size_t second = state.find('\n') + 1;
+  const auto with = [&](const std::string& key, const std::string& value) {
+    std::string changed = state;
+    const std::size_t at = changed.find("\"" + key + "\":", second) + key.size() + 3;
+    return scratch_file("changed.jsonl", changed.replace(at, changed.find_first_of(",}", at) - at, value));
+  };
+  for (const auto& [key, value] : std::vector<std::pair<std::string, std::string>>{{"pipeline_us", "0"},
+                                                                                   {"pipeline_us", "nan"},
+                                                                                   {"pipeline_us", "1e308"},
+                                                                                   {"step_end_us", "-1"},
+                                                                                   {"peak_bytes", "inf"},
+                                                                                   {"peak_rank", "2"},
+                                                                                   {"network_bytes", "nan"},
+                                                                                   {"bubble", "1.5"},
+                                                                                   {"exposed_us", "-1"}})
+    require_refused(one + "--state " + with(key, value), "line 2 is not one that plumb size wrote");
+  for (const std::size_t length : {std::size_t{1}, std::size_t{30}, second - 1}) {
+    CHECK(run_plumb(one + "--state " + scratch_file("cut.jsonl", state.substr(0, length))).exit_code == 0);
+    CHECK(run_plumb("volume --sublayers 2 --block 1 >/dev/null; cat cut.jsonl").out == state);
+  }
+  require_refused(one + "--state " + scratch_file("cut.jsonl", "mine"), "line 1 is not the one");
 }
 
 TEST_CASE("where nothing fits the rank, the class and what would fit are named", "[cli]") {
