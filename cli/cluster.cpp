@@ -135,15 +135,21 @@ double tokens_per_second(const Options& options, const Layout& layout, SimTime s
   return tokens / (to_us(step) * 1e-6) / layout.pp() / resolve_degrees(options).tp;
 }
 
-std::string rate_text(const Options& options, const Layout& layout, SimTime step) {
-  const double rate = tokens_per_second(options, layout, step);
-  std::string text = fmt::format("{:.0f} tokens per second and device", rate);
-  if (!options.model) return text;
+std::optional<double> share_of_peak(const Options& options, double tokens_per_s) {
+  if (!options.model) return std::nullopt;
   double flops = 0;
   for (const Work& work : sublayer_work(load_shape(*options.model), options.sequence.value_or(options.tokens)))
     flops += work.forward + work.backward_input + work.backward_weight;
   const double peak = load_cluster(*options.cluster).cluster.gpu.bf16_tflops_dense * 1e12;
-  return text + fmt::format(", {} of the peak in operations that the model needs", percent(flops * rate / peak));
+  return flops * tokens_per_s / peak;
+}
+
+std::string rate_text(const Options& options, const Layout& layout, SimTime step) {
+  const double rate = tokens_per_second(options, layout, step);
+  std::string text = fmt::format("{:.0f} tokens per second and device", rate);
+  if (const std::optional<double> share = share_of_peak(options, rate))
+    text += fmt::format(", {} of the peak in operations that the model needs", percent(*share));
+  return text;
 }
 
 void warn_of_cluster(const Options& options) {

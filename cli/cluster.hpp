@@ -3,6 +3,7 @@
 // cluster.hpp (private): what --cluster, the degrees and --profile say that computations and messages cost.
 #pragma once
 
+#include <optional>
 #include <string>
 
 #include "options.hpp"
@@ -34,6 +35,10 @@ NetworkModel resolve_cluster_network(const Options& options, CommStreams streams
 std::string cluster_text(const Options& options);
 
 double tokens_per_second(const Options& options, const Layout& layout, SimTime step);  // per device
+
+// Operations that the model needs for so many tokens per second and device, as a share of a device's peak; none without
+// a model.
+std::optional<double> share_of_peak(const Options& options, double tokens_per_s);
 
 // "10250 tokens per second and device; 41.2 % of their peak" of a step on the cluster: operations that the model needs,
 // without recomputation.

@@ -110,7 +110,9 @@ std::vector<double> some_of(const std::vector<double>& all, std::size_t wanted) 
 
 HtmlCurve overhead_curve(const SimulatedStep& step) {
   HtmlCurve curve;
-  curve.x_name = "GB/s per link and direction";
+  const int devices = step.options.cluster ? step.options.tp.value_or(1) : 1;
+  curve.x_name = devices > 1 ? fmt::format("GB/s per rank of {} devices and direction", devices)
+                             : std::string("GB/s per link and direction");
   curve.y_name = "step over that with a standard residual";
   if (step.depth.map.residual() == Residual::standard) {
     curve.note = "An ordinary residual stream has no blocks to route, so there is nothing to compare.";
@@ -212,11 +214,6 @@ void require_html_fits(const Options& options) {
           fmt::format("--html shows one simulated step and does not go with {}: ask for one of them", flag));
     }
   }
-  const OutputFile html{"--html", options.html};
-  require_different({"--trace", options.trace}, html);
-  require_different({"--model", options.model.value_or("")}, html);
-  require_different({"--cluster", options.cluster.value_or("")}, html);
-  require_different({"--profile", options.profile.value_or("")}, html);
 }
 
 void write_html_page(const SimulatedStep& step) {

@@ -115,17 +115,49 @@ void write_file(const std::string& path, const std::function<void(std::ostream&)
   }
 }
 
+namespace {
+
+// What a path leads to when it is written; a link may lead to a file yet to be made.
+std::filesystem::path written_place(const std::filesystem::path& path) {
+  std::error_code code;
+  if (!std::filesystem::exists(path, code) && std::filesystem::is_symlink(path, code))
+    return path.parent_path() / std::filesystem::read_symlink(path, code);
+  return path;
+}
+
+// A terminal or the null device may be written twice: nothing is lost that was to be kept.
+bool keeps_nothing(const std::string& path) {
+  std::error_code code;
+  return std::filesystem::is_character_file(path, code);
+}
+
+}  // namespace
+
 void require_different(const OutputFile& a, const OutputFile& b) {
   if (a.path.empty() || b.path.empty()) return;
   std::error_code code;
   // Neither need exist yet, and where nothing exists a relative path stays relative.
   const auto place = [&](const std::string& path) {
-    return std::filesystem::weakly_canonical(std::filesystem::absolute(path, code), code);
+    return std::filesystem::weakly_canonical(std::filesystem::absolute(written_place(path), code), code);
   };
   const bool same = std::filesystem::equivalent(a.path, b.path, code) || place(a.path) == place(b.path);
-  // A device may be written twice: nothing is lost that was to be kept.
-  if (!same || (std::filesystem::exists(a.path, code) && !std::filesystem::is_regular_file(a.path, code))) return;
+  if (!same || keeps_nothing(a.path)) return;
   throw InputError(fmt::format("{} and {} name the same file, {}: give each its own", a.option, b.option, b.path));
+}
+
+void require_files_apart(const std::vector<OutputFile>& outputs, const std::vector<OutputFile>& inputs, bool json) {
+  for (std::size_t i = 0; i < outputs.size(); ++i) {
+    for (std::size_t k = i + 1; k < outputs.size(); ++k)
+      require_different(outputs[i], outputs[k]);
+    for (const OutputFile& input : inputs)
+      require_different(input, outputs[i]);
+    std::error_code code;
+    const std::string& path = outputs[i].path;
+    if (json && !path.empty() && !keeps_nothing(path) && std::filesystem::equivalent(path, "/dev/stdout", code)) {
+      throw InputError(
+          fmt::format("{} names standard output, where --json prints its object: give it a file", outputs[i].option));
+    }
+  }
 }
 
 void ignore_file_size_signal() { std::signal(SIGXFSZ, SIG_IGN); }

@@ -33,6 +33,10 @@ struct OutputFile {
 };
 void require_different(const OutputFile& a, const OutputFile& b);
 
+// The same for each of `outputs` against the others and against what is read; with `json` none of them may be standard
+// output, which then holds one JSON object. To be asked before anything is written.
+void require_files_apart(const std::vector<OutputFile>& outputs, const std::vector<OutputFile>& inputs, bool json);
+
 // A write beyond `ulimit -f` then fails like one to a full disk instead of ending the process. write_file does it too.
 void ignore_file_size_signal();
 

@@ -110,6 +110,7 @@ std::string text_of(const Options& options, const Planned& planned) {
 
 int run_plan(const Options& options) {
   const std::string format = resolve_format(options);
+  require_files_apart({{"--output", options.output == "-" ? "" : options.output}}, files_read(options), false);
   if (options.compare) {
     return run_compare_schedules(options);
   }

@@ -50,9 +50,9 @@ Sublayers from_decoder_layers(const Options& options, const ResidualDesign& desi
   }
   if (takes_block_size(design) && !model.block_decoder_layers) {
     throw InputError(
-        fmt::format("{} has no attn_res_block_size, so it has an ordinary residual stream: give --block-layers K "
-                    "(automatic would be {}) or --residual standard",
-                    model.name, automatic_block_layers(model.decoder_layers)));
+        fmt::format("{} has no attn_res_block_size, which --residual {} needs: give --block-layers K (automatic would "
+                    "be {}), or leave it an ordinary residual stream",
+                    model.name, to_string(design), automatic_block_layers(model.decoder_layers)));
   }
   const int block_layers = model.block_decoder_layers.value_or(model.decoder_layers);
   Sublayers depth{.count = model.sublayers(),
@@ -129,10 +129,17 @@ std::vector<int> parse_cuts(const std::string& text, int sublayers, int chunks) 
   return cuts;
 }
 
+// What a model's own config says; where nothing does, blocks.
+std::string_view residual_of_model(const Options& options) {
+  const bool ordinary = options.model && !options.block_layers && !load_model(*options.model).block_decoder_layers;
+  return ordinary ? "standard" : "attnres-block";
+}
+
 }  // namespace
 
 ResidualDesign resolve_design(const Options& options) {
-  const ResidualDesign design = parse_residual_design(options.residual.value_or("attnres-block"));
+  const ResidualDesign design =
+      parse_residual_design(options.residual ? std::string_view(*options.residual) : residual_of_model(options));
   constexpr std::array<std::string_view, 4> counting = {"volume", "plan", "sim", "size"};
   const bool runs = std::find(counting.begin(), counting.end(), options.subcommand) == counting.end();
   if (runs && !is_run(design)) {
@@ -142,6 +149,13 @@ ResidualDesign resolve_design(const Options& options) {
                     to_string(design)));
   }
   return design;
+}
+
+std::vector<OutputFile> files_read(const Options& options) {
+  return {{"--model", options.model.value_or("")},
+          {"--cluster", options.cluster.value_or("")},
+          {"--profile", options.profile.value_or("")},
+          {"--against", options.against}};
 }
 
 void apply_layout(Options& options) {

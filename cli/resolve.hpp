@@ -5,6 +5,7 @@
 #pragma once
 
 #include "options.hpp"
+#include "output.hpp"
 #include "plumb/cache/policy.hpp"
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/named.hpp"
@@ -18,6 +19,9 @@ namespace plumb::cli {
 void apply_layout(Options& options);
 
 Layout resolve_layout(const Options& options);
+
+// What the options name that is read, to be kept apart from what is written.
+std::vector<OutputFile> files_read(const Options& options);
 
 // What --residual says. Throws InputError where the subcommand runs programs and the runtime does not run that design.
 ResidualDesign resolve_design(const Options& options);

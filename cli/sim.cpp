@@ -150,13 +150,20 @@ void print_json(const Setup& setup, const Findings& found) {
   const SimTime step = found.report.step;
   std::string text = to_json(found.report);
   text.pop_back();
+  const Layout& layout = setup.layout;
+  text +=
+      fmt::format(R"(,"layout":{{"pp":{},"vp":{},"microbatches":{},"placement":"{}"}},"schedule":"{}","cache":"{}")",
+                  layout.pp(), layout.vp(), layout.microbatches(), to_string(layout.placement()),
+                  setup.order.schedule.name, to_string(resolve_policy(options, setup.depth.map)));
   text += fmt::format(",\"cuts\":[{}]", fmt::join(setup.depth.map.cuts(), ","));
   text += "," + links_json(found.loads, step);
   if (setup.network) text += fmt::format(",\"network\":{}", network_json(*setup.network));
   if (found.end) text += "," + step_end_json(*found.end, step);
   if (options.cluster) {
-    text += fmt::format(",\"tokens_per_s_per_device\":{}",
-                        tokens_per_second(options, setup.layout, with_end(step, found.end)));
+    const double rate = tokens_per_second(options, setup.layout, with_end(step, found.end));
+    text += fmt::format(",\"tokens_per_s_per_device\":{}", rate);
+    if (const std::optional<double> share = share_of_peak(options, rate))
+      text += fmt::format(",\"share_of_peak_flops\":{}", *share);
   }
   if (found.memory) text += fmt::format(",\"memory\":{}", memory_json(options, *found.memory));
   if (found.what_ifs) text += "," + what_if_json(*found.what_ifs);
@@ -181,6 +188,7 @@ void print_text(const Setup& setup, const Program& program, const Findings& foun
 
 int run_sim(const Options& options) {
   require_flags_fit(options);
+  require_files_apart({{"--trace", options.trace}, {"--html", options.html}}, files_read(options), options.json);
   if (options.compare_residual) return run_compare_residual_sim(options);
   if (options.compare) {
     resolve_network(options, Link{}, UnitBytes{});  // refuses what does not go with --compare

@@ -21,6 +21,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/trace.hpp"
 #include "print.hpp"
+#include "resolve.hpp"
 #include "setup.hpp"
 
 namespace {
@@ -253,7 +254,8 @@ int main(int argc, char** argv) {
     try {
       if (cli::parse(static_cast<int>(arguments.size()) - 1, arguments.data(), options) == cli::Parsed::done) return 0;
       mpi = wants_mpi(options);
-      cli::require_different({"--log", options.log}, {"--trace", options.trace});
+      cli::require_files_apart({{"--log", options.log}, {"--trace", options.trace}}, cli::files_read(options),
+                               options.json);
       setup = make_setup(options, available_memory_bytes());
     } catch (...) {
       problem = ending_of(std::current_exception());

@@ -66,17 +66,10 @@ class LogReader {
     std::string text;
     if (!std::getline(in_, text)) return std::nullopt;
     ++line_number_;
-    const bool has_end = !in_.eof();
-    try {
-      require_plain_json(text, fmt::format("{}: line {}", name_, line_number_));
-      Json line = Json::parse(text);
-      if (line.is_object()) return line;
-    } catch (const Json::exception&) {
-      // said below
-    } catch (const InputError&) {
-      if (has_end) throw;
-    }
-    if (!has_end) refuse("the log ends in the middle of this line: it was cut off, or the run is still writing it");
+    if (in_.eof()) refuse("the log ends in the middle of this line: it was cut off, or the run is still writing it");
+    require_plain_json(text, fmt::format("{}: line {}", name_, line_number_));
+    Json line = Json::parse(text, nullptr, /*allow_exceptions=*/false);
+    if (line.is_object()) return line;
     refuse("this is no JSON object");
   }
 

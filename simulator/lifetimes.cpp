@@ -75,7 +75,8 @@ class Follower {
     const SimTime earliest = ahead < 0                         ? SimTime(0)
                              : clamped < steps_.compute.size() ? times_.compute[clamped].start
                                                                : message.start;
-    return std::min(message.start, std::max(message.posted, earliest));
+    // An eager message may start before: until the slot is free it lies with the transport.
+    return std::max(message.posted, std::min(message.start, std::max(message.posted, earliest)));
   }
 
   void occupy_segments(const CommStep& comm, std::size_t index) {

@@ -27,6 +27,8 @@ constexpr std::array<std::string_view, 5> file_keys{"plumb_profile", "made_by", 
 constexpr std::array<std::string_view, 4> chunk_keys{"forward_s", "backward_s", "backward_input_s",
                                                      "backward_weight_s"};
 
+double in_seconds(SimTime time) { return static_cast<double>(time.count()) * 1e-12; }
+
 class Reader {
  public:
   explicit Reader(std::string_view source) : source_(source) {}
@@ -107,14 +109,16 @@ class Reader {
     if (!whole && !input) {
       refuse(fmt::format("{} has neither backward_s nor backward_input_s and backward_weight_s", where));
     }
+    if (input && whole && std::abs((*whole - *input - *weight).count()) > whole->count() / 1000) {
+      refuse(fmt::format("{}.backward_s is {} s, its halves together are {}: it must be their sum", where,
+                         in_seconds(*whole), in_seconds(*input + *weight)));
+    }
     if (input) return {*forward, whole.value_or(*input + *weight), *input, *weight};
     return {*forward, *whole, *whole - *whole / 2, *whole / 2};
   }
 
   std::string_view source_;
 };
-
-double in_seconds(SimTime time) { return static_cast<double>(time.count()) * 1e-12; }
 
 }  // namespace
 

@@ -59,8 +59,8 @@ bool wants_mpi(const TrainOptions& options) {
   return ranks == "mpi";
 }
 
-// Every step needs the memory of the one before. Given back to the system in between, each page of the step's peak would
-// be cleared and mapped anew, half as long again as the forward that first touches it.
+// Every step needs the memory of the one before. Given back to the system in between, each page of the step's peak
+// would be cleared and mapped anew, half as long again as the forward that first touches it.
 void keep_freed_memory() {
   mallopt(M_MMAP_MAX, 0);
   mallopt(M_TRIM_THRESHOLD, std::numeric_limits<int>::max());
@@ -80,12 +80,9 @@ void require_writable(const std::string& folder) {
 
 // Whatever is written goes to a file of its own, and not over what is read.
 void require_files_apart(const TrainOptions& options, const std::string& text) {
-  const std::vector<plumb::cli::OutputFile> files = {
-      {"--text", text}, {"--log", options.log}, {"--stats", options.stats}, {"--profile-out", options.profile_out}};
-  for (std::size_t i = 0; i < files.size(); ++i) {
-    for (std::size_t k = i + 1; k < files.size(); ++k)
-      plumb::cli::require_different(files[i], files[k]);
-  }
+  plumb::cli::require_files_apart(
+      {{"--log", options.log}, {"--stats", options.stats}, {"--profile-out", options.profile_out}}, {{"--text", text}},
+      options.shared.json);
 }
 
 Preparation prepare(int argc, char** argv) {

@@ -79,7 +79,27 @@ TEST_CASE("model files that cannot be read are refused with path and field", "[c
   refuse_file(R"({"text_config": 3})", "text_config");
   refuse_file(R"({"text_config": {"num_hidden_layers": 4}})", "text_config.hidden_size");
   refuse_file(R"({"num_hidden_layers": 4, "hidden_size": 8, "attn_res_block_size": 5})", "attn_res_block_size");
-  refuse_file(R"({"num_hidden_layers": 4, "hidden_size": 8})", "--block-layers");
+  require_refused("volume --residual attnres-block --model " +
+                      scratch_file("config.json", R"({"num_hidden_layers": 4, "hidden_size": 8})"),
+                  "--block-layers");
+}
+
+TEST_CASE("nothing that is read is written over, and no two outputs are one", "[cli]") {
+  const std::string config = R"({"num_hidden_layers": 4, "hidden_size": 8})";
+  const std::string model = scratch_file("in.json", config);
+  const std::string profile = scratch_file("times.json", R"({"plumb_profile":1,"made_by":"x","steps":1,"cuts":[4,8],
+    "chunks":[{"forward_s":1,"backward_s":1},{"forward_s":1,"backward_s":1}]})");
+  const std::string sim = "sim --pp 2 --model " + model;
+  require_refused(sim + " --trace " + model, "--model and --trace name the same file");
+  require_refused(sim + " --html ./" + model, "--model and --html name the same file");
+  require_refused(sim + " --profile " + profile + " --trace " + profile, "--profile and --trace");
+  require_refused("plan --pp 2 --model " + model + " --format csv -o " + model, "--model and --output");
+  require_refused(sim + " --trace new.out --html new.out", "--trace and --html");
+  run_plumb("--version; ln -s later.out link.out");
+  require_refused(sim + " --trace later.out --html link.out", "--trace and --html");
+  require_refused(sim + " --json --trace /dev/stdout", "--trace names standard output");
+  CHECK(run_plumb(sim + " --trace /dev/null --html /dev/null").exit_code == 0);
+  CHECK(run_plumb("--version; cat " + model).out.find(config) != std::string::npos);
 }
 
 TEST_CASE("unknown flags, values and parts not built are refused alike", "[cli]") {

@@ -59,9 +59,11 @@ TEST_CASE("the full Hugging Face file gives the preset's numbers, nested text_co
   const json preset = answer("volume" + k3);
   const json file = answer("volume --pp 8 --vp 4 --model " PLUMB_CLI_TEST_DATA "/kimi-k3.config.json");
   CHECK(preset == file);
-  const Run no_blocks = run_plumb("volume --model " PLUMB_CLI_TEST_DATA "/kimi-linear-48b-a3b-instruct.config.json");
-  CHECK(no_blocks.exit_code == 2);
-  CHECK(no_blocks.err.find("attn_res_block_size") != std::string::npos);
+  // Without a block size it is an ordinary residual stream, and blocks must be asked for with their length.
+  const std::string no_blocks =
+      "volume --pp 2 --vp 2 --model " PLUMB_CLI_TEST_DATA "/kimi-linear-48b-a3b-instruct.config.json";
+  CHECK(answer(no_blocks) == answer("volume --pp 2 --vp 2 --model kimi-linear-48b --residual standard"));
+  CHECK(run_plumb(no_blocks + " --residual attnres-block").err.find("attn_res_block_size") != std::string::npos);
   const json filled = answer("volume --pp 2 --vp 2 --block-layers 3 --model " PLUMB_CLI_TEST_DATA
                              "/kimi-linear-48b-a3b-instruct.config.json");
   CHECK(filled == answer("volume --pp 2 --vp 2 --model kimi-linear-48b"));

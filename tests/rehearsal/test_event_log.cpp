@@ -118,6 +118,7 @@ TEST_CASE("logs that are cut, damaged or of another program are refused with the
   CHECK_THROWS_WITH(read(text.substr(0, text.find('\n') + 1), program), Contains("no steps"));
   CHECK_THROWS_WITH(read(text + "{\"step\":1,\"rank\":99,\"compute\":0}\n", program), Contains("\"rank\""));
   CHECK_NOTHROW(read(text + "{\"loss\":1}\n", program));
+  CHECK_THROWS_WITH(read(text + "{\"loss\":1}", program), Contains("it was cut off"));
   CHECK_THROWS_WITH(read(text + text.substr(last_line + 1), program), Contains("the second line of the same thing"));
   for (const char* field : {"\"compute\":1,", "\"rank\":1,\"start_us\"", "\"comm\":0,"}) {
     // As another entry that is there already, so that one has two lines and one has none.

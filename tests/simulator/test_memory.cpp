@@ -4,9 +4,11 @@
 #include "cache/support/programs.hpp"
 #include "plumb/schedule/generators.hpp"
 #include "plumb/simulator/memory.hpp"
+#include "plumb/simulator/network.hpp"
 #include "plumb/simulator/report.hpp"
 #include "plumb/simulator/simulate.hpp"
 #include "simulator/support/models.hpp"
+#include "simulator/support/networks.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
@@ -174,5 +176,21 @@ TEST_CASE("posting receives early costs a few units, the accumulators of K3 stay
     CHECK(worst.each.block_units <= 77);
     CHECK(std::abs(worst.each.gradient_units - 57) <= 2);
     before = worst.each.block_units;
+  }
+}
+
+TEST_CASE("what is resident fits the slots on every network, eager messages among it", "[simulator]") {
+  Dice dice(79);
+  for (int round = 0; round < 60; ++round) {
+    const Program program = random_program(dice);
+    CAPTURE(describe(program));
+    const CostModel costs = random_model(dice, program.layout.num_chunks());
+    NetworkModel network = random_network(dice, program.layout.pp());
+    network.streams = CommStreams::unordered;  // on streams a program may be stuck
+    network.protocol.compute_share_while_active = network.protocol.compute_share_while_waiting = 0;
+    network.protocol.eager_limit_bytes = dice.roll(0, 2) * 1'000'000;
+    const SimReport report = make_report(program, costs, simulate_network(program, costs, network), &network);
+    REQUIRE(report.memory_within_slots);
+    REQUIRE(report.traffic_equals_formula);
   }
 }

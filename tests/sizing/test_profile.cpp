@@ -83,6 +83,8 @@ TEST_CASE("malformed profiles are refused with what is wrong and where", "[sizin
   CHECK(refusal(with("[4,8]", "[4]")) == "p.json: chunks must be a list as long as cuts, which has 1");
   CHECK(refusal(with(",\"backward_s\":0.002", "")) ==
         "p.json: chunks[0] has neither backward_s nor backward_input_s and backward_weight_s");
+  CHECK(refusal(with("\"backward_weight_s\":0.0005", "\"backward_weight_s\":0.0005,\"backward_s\":7")) ==
+        "p.json: chunks[1].backward_s is 7 s, its halves together are 0.0015: it must be their sum");
   CHECK(refusal(with(",\"backward_weight_s\":0.0005", "")) ==
         "p.json: chunks[1] has only one of backward_input_s and backward_weight_s");
   CHECK_FALSE(refusal(with("\"forward_s\":0.001", "\"forward_s\":0.001,\"forward_s\":0.001")).empty());
