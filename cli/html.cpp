@@ -219,8 +219,8 @@ void require_html_fits(const Options& options) {
 void write_html_page(const SimulatedStep& step) {
   const Options& options = step.options;
   const Layout& layout = step.program.layout;
-  HtmlPage page =
-      make_html_page(step.program, step.costs, step.timeline, step.report, step.network ? &*step.network : nullptr, step.device);
+  HtmlPage page = make_html_page(step.program, step.costs, step.timeline, step.report,
+                                 step.network ? &*step.network : nullptr, step.device);
   page.title = fmt::format("{}{}: {}, {}",
                            options.model ? *options.model : fmt::format("{} sublayers", step.depth.map.sublayers()),
                            options.cluster ? " on " + *options.cluster : "", step.program.schedule_name,
