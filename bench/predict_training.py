@@ -81,7 +81,8 @@ def discordant(rows, measured, slack):
                 continue
             pairs += 1
             apart = a[measured] / b[measured] - 1
-            if apart * (a["predicted"] / b["predicted"] - 1) < 0 and abs(apart) > slack:
+            expected = a["predicted"] / b["predicted"] - 1
+            if apart * expected < 0 and min(abs(apart), abs(expected)) > slack:
                 wrong += 1
     return wrong, pairs
 
