@@ -9,6 +9,7 @@
 #include <fmt/format.h>
 #include <fmt/ranges.h>
 
+#include "candidates_none.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb {
@@ -94,6 +95,18 @@ class Families {
   }
 
   std::vector<CandidateFamily> all() {
+    add_pipelines();
+    return std::move(families_);
+  }
+
+  bool any() {
+    only_first_ = true;
+    add_pipelines();
+    return !families_.empty();
+  }
+
+ private:
+  void add_pipelines() {
     for (const int pp : divisors(request_.gpus)) {
       if (pp > layers_ || pp < least_pp_ || !allowed(request_.settled.pp, pp)) continue;
       for (const int tp : divisors(request_.gpus / pp)) {
@@ -101,12 +114,11 @@ class Families {
         const int dp = request_.gpus / pp / tp;
         if (request_.global_batch % dp != 0 || !allowed(request_.settled.dp, dp)) continue;
         add_degrees(pp, tp, dp);
+        if (only_first_ && !families_.empty()) return;
       }
     }
-    return std::move(families_);
   }
 
- private:
   void add_degrees(int pp, int tp, int dp) {
     const int experts = request_.shape.experts.count;
     for (const int ep : experts > 0 ? divisors(experts) : std::vector{1}) {
@@ -115,6 +127,7 @@ class Families {
       for (int microbatch = 1; request_.global_batch / dp % microbatch == 0; microbatch *= 2) {
         if (microbatch > 1 && microbatch * request_.sequence > max_microbatch_tokens) break;
         if (!allowed(request_.settled.microbatch, microbatch)) continue;
+        if (request_.global_batch / dp / microbatch > most_microbatches) continue;
         const Candidate first{.pp = pp,
                               .degrees = degrees,
                               .microbatch = microbatch,
@@ -128,7 +141,7 @@ class Families {
     const int most = first.pp == 1 ? 1 : std::min(max_virtual_stages, layers_ / first.pp);
     for (first.vp = 1; first.vp <= most; ++first.vp) {
       if (!allowed(request_.settled.vp, first.vp)) continue;
-      if (std::int64_t{first.pp} * first.vp * first.microbatches > std::int64_t{1} << 28) continue;
+      if (std::int64_t{first.pp} * first.vp * first.microbatches > most_computations) continue;
       CandidateFamily family{.first = first, .schedules = schedules(first)};
       family.shardings = among(shardings, request_.settled.shardings);
       // Nothing exists twice: all shardings are the same.
@@ -166,77 +179,16 @@ class Families {
   const SizeRequest& request_;
   int layers_;
   int least_pp_ = 1;
+  bool only_first_ = false;
   std::map<std::tuple<int, int, int>, std::vector<std::pair<ScheduleKind, int>>> schedules_;
   std::vector<CandidateFamily> families_;
 };
 
-bool has_any(SizeRequest request, int gpus, std::int64_t batch) {
-  if (gpus < 1 || batch < 1) return false;
-  request.gpus = gpus;
-  request.global_batch = batch;
-  return !Families(request).all().empty();
-}
-
-std::string settled_text(const Settled& settled) {
-  std::string text;
-  const auto add = [&](std::string_view flag, const std::vector<int>& values) {
-    if (!values.empty()) text += fmt::format(" --{} {}", flag, fmt::join(values, ","));
-  };
-  add("pp", settled.pp);
-  add("vp", settled.vp);
-  add("tp", settled.tp);
-  add("ep", settled.ep);
-  add("dp", settled.dp);
-  add("microbatch", settled.microbatch);
-  for (const ScheduleKind kind : settled.schedules)
-    text += fmt::format(" --schedule {}", to_string(kind));
-  return text.empty() ? " of any kind" : text;
-}
-
-[[noreturn]] void throw_none(const SizeRequest& request) {
-  constexpr int furthest = 1 << 16;
-  const auto nearest = [&](std::int64_t around, auto&& is_legal) {
-    std::string text;
-    for (std::int64_t distance = 1; distance <= furthest && text.empty(); ++distance) {
-      if (around > distance && is_legal(around - distance)) text = fmt::to_string(around - distance);
-      if (is_legal(around + distance)) text += fmt::format("{}{}", text.empty() ? "" : " or ", around + distance);
-    }
-    return text;
-  };
-  const Settled& settled = request.settled;
-  // The product of what is settled must divide the devices.
-  std::int64_t product = 1;
-  for (const auto* one : {&settled.pp, &settled.tp, &settled.dp}) {
-    if (one->size() == 1) product *= one->front();
-  }
-  if (request.gpus % product != 0) {
-    const std::int64_t below = request.gpus / product * product;
-    throw InputError(fmt::format(
-        "--gpus {} is not divisible by{}, {} in all: the nearest {}", request.gpus, settled_text(settled), product,
-        below > 0 ? fmt::format("are {} and {}", below, below + product) : fmt::format("is {}", product)));
-  }
-  const std::string batches =
-      nearest(request.global_batch, [&](std::int64_t batch) { return has_any(request, request.gpus, batch); });
-  if (!batches.empty()) {
-    throw InputError(
-        fmt::format("--global-batch {} cannot be dealt out to {} devices with a layout{}: the nearest that "
-                    "can is {}",
-                    request.global_batch, request.gpus, settled_text(settled), batches));
-  }
-  const auto gpus = static_cast<int>(request.gpus);
-  for (int distance = 1; distance < gpus + 64; ++distance) {
-    for (const int other : {gpus - distance, gpus + distance}) {
-      if (has_any(request, other, std::int64_t{other} * 64)) {
-        throw InputError(fmt::format("--gpus {} has no layout{} of {}: the nearest number that has is {}", gpus,
-                                     settled_text(settled), request.shape.name, other));
-      }
-    }
-  }
-  throw InputError(
-      fmt::format("{} has no layout{}: leave one of them open", request.shape.name, settled_text(settled)));
-}
-
 }  // namespace
+
+std::vector<CandidateFamily> families_if_any(const SizeRequest& request) { return Families(request).all(); }
+
+bool has_families(const SizeRequest& request) { return Families(request).any(); }
 
 std::string_view to_string(Recompute recompute) {
   return recompute == Recompute::none ? "none" : recompute == Recompute::selective ? "selective" : "full";
@@ -282,7 +234,7 @@ std::vector<CandidateFamily> candidate_families(const SizeRequest& request) {
     throw InputError(fmt::format("--global-batch is {}, it must be at least 1", request.global_batch));
   }
   require_room(request.cluster, request.gpus);
-  std::vector<CandidateFamily> families = Families(request).all();
+  std::vector<CandidateFamily> families = families_if_any(request);
   if (families.empty()) throw_none(request);
   return families;
 }

@@ -159,4 +159,19 @@ TEST_CASE("requests that cannot be are refused with the nearest that can", "[cli
   require_refused(some + "--gpus 16 --threads 0", "--threads");
   require_refused(some + "--gpus 16 --tokens 4096", "--tokens");
   require_refused(some + "--gpus 010", "decimal");
+  // One flag alone is to blame.
+  require_refused(some + "--gpus 8 --vp 100", "--vp 100 has no layout of kimi-linear-48b on 8 devices");
+  require_refused(some + "--gpus 8 --pp 8 --vp 4",
+                  "with --pp 8: a rank has up to 8 chunks of a decoder layer or more, as many as its schedule takes, "
+                  "the nearest is 3");
+  require_refused(some + "--gpus 8 --microbatch 3", "the nearest is 2");
+  require_refused(some + "--gpus 8 --ep 7", "--ep 7 does not divide the 256 experts: the nearest that does is 4");
+  require_refused(some + "--gpus 8 --pp 8 --ep 2", "the nearest is 1");
+  require_refused(some + "--gpus 16 --tp 16", "stays in the innermost tier, the nearest is 8");
+  require_refused(some + "--gpus 32 --pp 32", "a decoder layer of 27 or more, the nearest is 16");
+  require_refused(some + "--gpus 8 --vp 1 --schedule zb-v", "with --schedule zb-v");
+  require_refused(some + "--gpus 1 --schedule zb-v", "legal here: 1f1b");
+  require_refused(some + "--gpus 1 --dp 1 --microbatch 1 --global-batch 2000000",
+                  "than the 1048576 that a pipeline is laid out for: the largest --global-batch is 1048576, or "
+                  "--microbatch 2");
 }

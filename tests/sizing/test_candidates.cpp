@@ -128,6 +128,19 @@ TEST_CASE("shardings are told apart only where parameters exist more than once",
   CHECK(shardings(std::nullopt).size() == 3);
 }
 
+TEST_CASE("layouts of more microbatches than a pipeline has are left out", "[sizing]") {
+  SizeRequest request = k3_request();
+  request.gpus = 8;
+  request.global_batch = 2'000'000;
+  request.settled = {.pp = {8}};
+  for (const CandidateFamily& family : candidate_families(request))
+    CHECK(family.first.microbatch > 1);
+  request.settled.microbatch = {1};
+  CHECK_THROWS_WITH(candidate_families(request),
+                    "--global-batch 2000000 makes more microbatches --pp 8 --microbatch 1 than the 1048576 that a "
+                    "pipeline is laid out for: the largest --global-batch is 1048576, or --microbatch 2");
+}
+
 TEST_CASE("times of chunks from a table of sublayers are those from the model", "[sizing]") {
   const SizeRequest request = k3_request();
   Candidate candidate{.pp = 16, .vp = 2, .degrees = {.tp = 8, .ep = 64, .dp = 8}, .microbatches = 128};
