@@ -24,9 +24,13 @@ std::string megatron_layout(const SizeRequest& request, const Candidate& candida
 // Everything else, one flag with its value each.
 std::vector<std::string> megatron_flags(const SizeRequest& request, const Candidate& candidate);
 
-// torchtitan's name of the schedule; a schedule without one is read from a CSV.
-std::string torchtitan_schedule(const Candidate& candidate);
-// A TOML fragment.
+// Why torchtitan cannot run the layout; empty: it can.
+std::string torchtitan_obstacle(const SizeRequest& request, const Candidate& candidate);
+// A TOML fragment, with the modules of each stage spelt out; `csv` is read where torchtitan lacks the order. REQUIRES
+// no obstacle.
 std::string torchtitan_toml(const SizeRequest& request, const Candidate& candidate, const std::string& csv);
+
+// A line for both, empty for an ordinary residual stream.
+std::string frameworks_lack(const SizeRequest& request);
 
 }  // namespace plumb::cli

@@ -95,17 +95,26 @@ const Evaluated* best_in_megatron(const SearchResult& result) {
   return best;
 }
 
+std::string indented(const std::string& lines) {
+  std::string text;
+  for (std::size_t at = 0; at < lines.size();) {
+    const std::size_t end = lines.find('\n', at);
+    text += end == at ? "\n" : fmt::format("  {}\n", lines.substr(at, end - at));
+    at = end + 1;
+  }
+  return text;
+}
+
 std::string use_text(const Options& options, const SizeRequest& request, const SearchResult& result) {
   const Evaluated& winner = result.best.front();
   constexpr const char* csv = "schedule.csv";
   std::string text = fmt::format("\nTo look at the first:\n  {}\n", sim_command(options, request, winner.candidate));
-  text +=
-      fmt::format("\nFor torch, the order as a table:\n  {}\n\nFor torchtitan:\n", plan_command(winner.candidate, csv));
-  const std::string toml = torchtitan_toml(request, winner.candidate, csv);
-  for (std::size_t at = 0; at < toml.size();) {
-    const std::size_t end = toml.find('\n', at);
-    text += end == at ? "\n" : fmt::format("  {}\n", toml.substr(at, end - at));
-    at = end + 1;
+  text += fmt::format("\nFor torch, the order as a table:\n  {}\n", plan_command(winner.candidate, csv));
+  if (const std::string lack = frameworks_lack(request); !lack.empty()) text += fmt::format("\n{}\n", lack);
+  if (const std::string obstacle = torchtitan_obstacle(request, winner.candidate); !obstacle.empty()) {
+    text += fmt::format("\ntorchtitan cannot run this layout: {}.\n", obstacle);
+  } else {
+    text += "\nFor torchtitan:\n" + indented(torchtitan_toml(request, winner.candidate, csv));
   }
   const Evaluated* megatron = best_in_megatron(result);
   if (megatron == nullptr) return text + "\nMegatron-LM has neither schedule of those that fit.\n";
@@ -231,9 +240,12 @@ std::string size_json(const Options& options, const SizeRequest& request, const 
   }
   if (!result.best.empty()) {
     const Candidate& winner = result.best.front().candidate;
-    text += fmt::format(
-        ",\"use\":{{\"sim\":{},\"plan\":{},\"torchtitan\":{}", json_text(sim_command(options, request, winner)),
-        json_text(plan_command(winner, "schedule.csv")), json_text(torchtitan_toml(request, winner, "schedule.csv")));
+    const std::string obstacle = torchtitan_obstacle(request, winner);
+    text += fmt::format(",\"use\":{{\"sim\":{},\"plan\":{},\"note\":{},\"torchtitan\":{},\"torchtitan_obstacle\":{}",
+                        json_text(sim_command(options, request, winner)),
+                        json_text(plan_command(winner, "schedule.csv")), json_text(frameworks_lack(request)),
+                        obstacle.empty() ? json_text(torchtitan_toml(request, winner, "schedule.csv")) : "null",
+                        json_text(obstacle));
     if (const Evaluated* megatron = best_in_megatron(result)) {
       text += fmt::format(",\"megatron\":{{\"layout\":{},\"flags\":{}}}",
                           json_text(megatron_layout(request, megatron->candidate)),

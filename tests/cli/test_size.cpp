@@ -123,6 +123,39 @@ TEST_CASE("a state with numbers that no simulation gives is refused by its line,
   require_refused(one + "--state " + scratch_file("cut.jsonl", "mine"), "line 1 is not the one");
 }
 
+TEST_CASE("torchtitan is told the placement's class, its stages and what it lacks, or why it cannot run the layout",
+          "[cli]") {
+  const std::string some =
+      "size --model kimi-linear-48b --cluster h200 --gpus 16 --tp 2 --ep 4 --dp 2 --pp 4 "
+      "--microbatch 1 --sharding optimizer --cache cached ";
+  const auto use = [&](const std::string& flags) {
+    const Run run = run_plumb(some + "--json " + flags);
+    INFO(flags << "\n" << run.err);
+    REQUIRE(run.exit_code == 0);
+    return json::parse(run.out)["use"];
+  };
+  const auto has = [](const json& where, std::string_view text) {
+    return where.get<std::string>().find(text) != std::string::npos;
+  };
+  const json half = use("--block-layers 4 --vp 2 --schedule v-half --recompute selective")["torchtitan"];
+  CHECK(
+      has(half, "pipeline_parallel_schedule = \"ZBVZeroBubble\"\npipeline_parallel_schedule_csv = \"schedule.csv\"\n"));
+  CHECK(has(half, "module_fqns_per_model_part = [\n  [\"tok_embeddings\", \"layers.0\""));
+  CHECK(has(half, "\"layers.26\", \"norm\", \"output\"],\n]\n"));
+  CHECK(has(half, "[activation_checkpoint]\n# no mode does what was sized"));
+  CHECK_FALSE(has(half, "mode = "));
+  const json loop = use("--vp 3 --schedule interleaved --recompute full");
+  CHECK(has(loop["torchtitan"], "\"PipelineScheduleMulti\"\npipeline_parallel_schedule_csv"));
+  CHECK(has(loop["torchtitan"], "mode = \"full\""));
+  const std::string stages = loop["torchtitan"].get<std::string>();
+  CHECK(std::count(stages.begin(), stages.end(), ']') == 4 * 3 + 1 + 3);  // and the three headings
+  const json flat = use("--vp 1 --schedule zb-h1 --recompute full");
+  CHECK(flat["torchtitan"].is_null());
+  CHECK(has(flat["torchtitan_obstacle"], "needs at least 2 stages per rank"));
+  CHECK(has(use("--vp 1 --schedule 1f1b --block-layers 4 --recompute full")["note"], "Neither torchtitan nor"));
+  CHECK_FALSE(has(use("--vp 1 --schedule 1f1b --recompute full --residual standard")["note"], "Neither"));
+}
+
 TEST_CASE("where nothing fits the rank, the class and what would fit are named", "[cli]") {
   const std::string large = "size --model kimi-linear-48b --gpus 2 --cluster h100 --pp 2 --vp 1 --schedule 1f1b ";
   const Run run = run_plumb(large + "--json");
