@@ -2,6 +2,7 @@
 #include "size_report.hpp"
 
 #include <algorithm>
+#include <cmath>
 
 #include <fmt/format.h>
 #include <fmt/ranges.h>
@@ -11,6 +12,9 @@
 
 namespace plumb::cli {
 namespace {
+
+// What prints as zero in steps of `step` has no minus before it.
+double shown(double value, double step = 0.1) { return std::abs(value) < step / 2 ? 0 : value; }
 
 double gib(double bytes) { return bytes / (1 << 30); }
 
@@ -36,7 +40,7 @@ void add_layout(Table& table, const std::string& first, const SizeRequest& reque
              fmt::format("{}x{}", c.microbatches, c.microbatch), schedule_text(c), std::string(to_string(c.policy)),
              std::string(to_string(c.recompute)), std::string(to_string(c.sharding)), std::string(to_string(c.cuts)),
              fmt::format("{:.3f}", o.step_us() * 1e-6), fmt::format("{:.0f}", tokens_per_s_per_gpu(request, o)),
-             fmt::format("{:.1f} %", o.bubble * 100), fmt::format("{:.1f}", gib(o.peak_bytes)),
+             fmt::format("{:.1f} %", shown(o.bubble * 100)), fmt::format("{:.1f}", gib(o.peak_bytes)),
              fmt::format("{:.1f}", o.network_bytes * 1e-9)});
 }
 
@@ -62,7 +66,7 @@ std::string why_text(const SearchResult& result) {
   Table table({"against", "step ms", "compute", "idle", "exposed", "end", "peak GiB", "net GB", "layout"});
   const auto add = [&](const std::string& name, double step, const Parts& parts, const char* format,
                        const Evaluated& one) {
-    const auto number = [&](double value) { return fmt::format(fmt::runtime(format), value); };
+    const auto number = [&](double value) { return fmt::format(fmt::runtime(format), shown(value)); };
     table.add({name, number(step), number(parts.compute), number(parts.idle), number(parts.exposed), number(parts.end),
                fmt::format("{:.1f}", gib(one.outcome.peak_bytes)),
                fmt::format("{:.1f}", one.outcome.network_bytes * 1e-9), to_string(one.candidate)});
@@ -179,9 +183,9 @@ std::string comparison(const Evaluated& one, const Evaluated& other) {
   return fmt::format(
       "{:+.2f} %: compute {:+.1f} ms, idle {:+.1f} ms, exposed communication {:+.1f} ms, end of step {:+.1f} ms; peak "
       "{:.1f} against {:.1f} GiB, network {:.1f} against {:.1f} GB",
-      (b.step_us() / a.step_us() - 1) * 100, parts.compute - own.compute, parts.idle - own.idle,
-      parts.exposed - own.exposed, parts.end - own.end, gib(b.peak_bytes), gib(a.peak_bytes), b.network_bytes * 1e-9,
-      a.network_bytes * 1e-9);
+      shown((b.step_us() / a.step_us() - 1) * 100, 0.01), shown(parts.compute - own.compute),
+      shown(parts.idle - own.idle), shown(parts.exposed - own.exposed), shown(parts.end - own.end), gib(b.peak_bytes),
+      gib(a.peak_bytes), b.network_bytes * 1e-9, a.network_bytes * 1e-9);
 }
 
 std::string size_text(const Options& options, const SizeRequest& request, const SearchResult& result) {

@@ -79,6 +79,7 @@ TEST_CASE("threads change no character, and a state that was cut off is gone on 
   const Run whole = run_plumb(narrow + "--threads 1");
   REQUIRE(whole.exit_code == 0);
   CHECK(whole.out.find("Why the first") != std::string::npos);
+  CHECK(whole.out.find("-0.0 ") == std::string::npos);
   CHECK(run_plumb(narrow + "--threads 3").out == whole.out);
   CHECK(run_plumb(narrow + "--state one.jsonl").out == whole.out);
   // Half of it, the last line without its end.
