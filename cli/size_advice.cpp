@@ -156,7 +156,7 @@ std::string torchtitan_obstacle(const SizeRequest& request, const Candidate& c) 
                          cuts[chunk] / sublayers_per_decoder_layer);
     }
     if (chunk > 0 && cuts[chunk] == cuts[chunk - 1]) {
-      return fmt::format("its stages hold modules, chunk {} of the {} is empty", chunk, cuts.size());
+      return fmt::format("a stage of it holds one module or more, chunk {} of the {} is empty", chunk, cuts.size());
     }
   }
   return "";
