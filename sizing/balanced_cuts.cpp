@@ -79,7 +79,7 @@ class Balance {
   int nearest_to_share(int chunks_before) const {
     const double share = sums_.back() * chunks_before / chunks_;
     const auto after = std::lower_bound(sums_.begin(), sums_.end(), share);
-    const int at = static_cast<int>(after - sums_.begin());
+    const int at = std::min(static_cast<int>(after - sums_.begin()), layers());  // a share of all may round above all
     return at > 0 && share - sum(at - 1) < sum(at) - share ? at - 1 : at;
   }
 
