@@ -7,7 +7,6 @@
 #include <tuple>
 
 #include <fmt/format.h>
-#include <fmt/ranges.h>
 
 #include "candidates_none.hpp"
 #include "plumb/schedule/error.hpp"

@@ -4,7 +4,6 @@
 #include <algorithm>
 #include <cstdlib>
 #include <functional>
-#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -71,9 +70,7 @@ void require_degrees(const SizeRequest& request) {
   const Settled& settled = request.settled;
   const auto check = [&](const std::vector<int>& values, auto&& degrees) {
     if (values.size() != 1) return;
-    require_divides(request.shape, {.tokens = request.sequence * values.front(),
-                                    .sequence = request.sequence,
-                                    .degrees = degrees(values.front())});
+    require_divides(request.shape, {.tokens = values.front(), .sequence = 1, .degrees = degrees(values.front())});
   };
   check(settled.tp, [](int tp) { return Degrees{.tp = tp}; });
   check(settled.ep, [](int ep) { return Degrees{.ep = ep, .dp = ep}; });
