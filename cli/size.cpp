@@ -187,10 +187,10 @@ int run_size(const Options& options) {
   if (flags.threads && (*flags.threads < 1 || *flags.threads > most_threads)) {
     throw InputError(fmt::format("--threads is {}, legal are 1 to {}", *flags.threads, most_threads));
   }
+  candidate_families(request);  // a request that is refused leaves no file and can be interrupted meanwhile
   std::unique_ptr<SizeState> state;
   SearchOptions search_options{.num_threads = flags.threads.value_or(0)};
   if (!flags.state.empty()) {
-    candidate_families(request);  // a request that is refused leaves no file
     state = std::make_unique<SizeState>(flags.state, digest_of(request), fmt::format("{} devices", request.gpus));
     search_options.recall = [&](const Candidate& candidate) { return state->recall(candidate); };
     search_options.record = [&](std::span<const Evaluated> fresh) { state->record(fresh); };
