@@ -34,9 +34,12 @@ std::vector<Value> among(const Values& all, const std::vector<Value>& settled) {
 
 std::vector<int> divisors(std::int64_t number) {
   std::vector<int> all;
-  for (std::int64_t d = 1; d <= number; ++d) {
-    if (number % d == 0) all.push_back(static_cast<int>(d));
+  for (std::int64_t d = 1; d * d <= number; ++d) {
+    if (number % d != 0) continue;
+    all.push_back(static_cast<int>(d));
+    if (d * d != number) all.push_back(static_cast<int>(number / d));
   }
+  std::sort(all.begin(), all.end());
   return all;
 }
 
