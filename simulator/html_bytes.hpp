@@ -25,7 +25,8 @@ class ByteWriter {
   void put_signed(std::int64_t value) {
     put(static_cast<std::uint64_t>(value) << 1 ^ static_cast<std::uint64_t>(value >> 63));
   }
-  std::size_t size() const { return bytes_.size(); }
+  void append(const ByteWriter& other) { bytes_ += other.bytes_; }
+  void clear() { bytes_.clear(); }
   std::string take() { return std::move(bytes_); }
 
  private:

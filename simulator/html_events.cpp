@@ -2,7 +2,6 @@
 #include "html_events.hpp"
 
 #include <algorithm>
-#include <functional>
 
 #include "html_bytes.hpp"
 
@@ -27,89 +26,136 @@ std::optional<MessageId> awaited_message(const Program& program, const Timeline&
   return last->message;
 }
 
-struct Kind {
-  std::int64_t microbatch = -1;
-  std::int64_t duration = -1;
+struct Span {
+  SimTime start{0};
+  SimTime end{0};
 };
 
-class ActionWriter {
+// An event is its flags, then the fields that they announce. What is written is one list of events after the other,
+// each list its length first.
+class EventWriter {
  public:
-  ActionWriter(const Program& program, const Timeline& timeline)
+  EventWriter(const Program& program, const Timeline& timeline)
       : program_(program), timeline_(timeline), tick_(tick_of(timeline.step)) {}
-
-  void rank(RankId rank, const std::vector<std::size_t>& kept) {
-    bytes_.put(kept.size());
-    kinds_.assign(static_cast<std::size_t>(program_.layout.vp()) * 4, Kind{});
-    stage_ = 0;
-    free_since_ = 0;
-    for (const std::size_t index : kept)
-      action(rank, index);
-  }
 
   std::string take() { return bytes_.take(); }
 
- private:
-  void action(RankId rank, std::size_t index) {
-    const Compute& compute = program_.ranks[rank.index()].compute[index].compute;
-    const ComputeTimes& times = timeline_.ranks[rank.index()].compute[index];
-    const std::int64_t start = std::max(free_since_, times.start.count() / tick_);
-    const std::int64_t end = std::max(start, times.end.count() / tick_);
-    const std::int64_t idle = start - free_since_;
-    const std::int64_t exposed = std::min(idle, times.exposed.count() / tick_);
-    const auto stage = program_.layout.virtual_stage_of(compute.chunk).index();
-    const auto op = static_cast<std::uint64_t>(compute.op);
-    Kind& kind = kinds_[stage * 4 + op];
-    std::optional<MessageId> message;
-    if (idle > 0) message = awaited_message(program_, timeline_, rank, index);
+ protected:
+  std::int64_t ticks(SimTime time) const { return time.count() / tick_; }
 
-    std::uint64_t flags = op << 5;
-    if (idle > 0) flags |= 1;
-    if (compute.microbatch.value != kind.microbatch + 1) flags |= 2;
-    if (end - start != kind.duration) flags |= 4;
-    if (message) flags |= 8;
-    if (exposed != (message ? idle : 0)) flags |= 16;
-    if (stage != stage_) flags |= 128;
-    bytes_.put(flags);
-    if ((flags & 128) != 0) bytes_.put(stage);
-    if ((flags & 1) != 0) bytes_.put(static_cast<std::uint64_t>(idle));
-    if ((flags & 16) != 0) bytes_.put(static_cast<std::uint64_t>(exposed));
-    if ((flags & 2) != 0) bytes_.put_signed(compute.microbatch.value - (kind.microbatch + 1));
-    if ((flags & 4) != 0) bytes_.put(static_cast<std::uint64_t>(end - start));
-    if (message) {
-      const Message& what = program_.messages[message->index()];
-      const bool backward = what.direction == Direction::backward;
-      bytes_.put(what.transfer.index() * 2 + (backward ? 1 : 0));
-      bytes_.put_signed(what.microbatch.value - compute.microbatch.value);
-    }
-    kind = {compute.microbatch.value, end - start};
-    stage_ = stage;
-    free_since_ = end;
+  void begin_list(std::size_t length) { bytes_.put(length); }
+  void begin_event(std::uint64_t flags) {
+    flags_ = flags;
+    fields_.clear();
+  }
+  // A field that is there only with its flag; 0: always.
+  void add(std::uint64_t flag, bool is_there, std::int64_t value) {
+    if (!is_there) return;
+    flags_ |= flag;
+    fields_.put(static_cast<std::uint64_t>(value));
+  }
+  void add_signed(std::uint64_t flag, bool is_there, std::int64_t value) {
+    if (!is_there) return;
+    flags_ |= flag;
+    fields_.put_signed(value);
+  }
+  void end_event() {
+    bytes_.put(flags_);
+    bytes_.append(fields_);
   }
 
   const Program& program_;
   const Timeline& timeline_;
+
+ private:
   std::int64_t tick_;
   ByteWriter bytes_;
-  std::vector<Kind> kinds_;  // [stage * 4 + op]
+  ByteWriter fields_;
+  std::uint64_t flags_ = 0;
+};
+
+// A list per rank.
+class ActionWriter : public EventWriter {
+ public:
+  using EventWriter::EventWriter;
+
+  std::size_t num_lists() const { return timeline_.ranks.size(); }
+  std::size_t length_of(std::size_t rank) const { return timeline_.ranks[rank].compute.size(); }
+  Span span_of(std::size_t rank, std::size_t index) const {
+    const ComputeTimes& times = timeline_.ranks[rank].compute[index];
+    return {times.start, times.end};
+  }
+
+  void write(std::size_t rank, const std::vector<std::size_t>& kept) {
+    begin_list(kept.size());
+    kinds_.assign(static_cast<std::size_t>(program_.layout.vp()) * 4, Last{});
+    stage_ = 0;
+    free_since_ = 0;
+    for (const std::size_t index : kept)
+      action(RankId(rank), index);
+  }
+
+ private:
+  struct Last {
+    std::int64_t microbatch = -1;
+    std::int64_t duration = -1;
+  };
+
+  void action(RankId rank, std::size_t index) {
+    const Compute& compute = program_.ranks[rank.index()].compute[index].compute;
+    const ComputeTimes& times = timeline_.ranks[rank.index()].compute[index];
+    const std::int64_t start = std::max(free_since_, ticks(times.start));
+    const std::int64_t end = std::max(start, ticks(times.end));
+    const std::int64_t idle = start - free_since_;
+    const std::int64_t exposed = std::min(idle, ticks(times.exposed));
+    const auto stage = program_.layout.virtual_stage_of(compute.chunk).index();
+    const auto op = static_cast<std::uint64_t>(compute.op);
+    Last& last = kinds_[stage * 4 + op];
+    const std::int64_t unexpected = compute.microbatch.value - (last.microbatch + 1);
+    std::optional<MessageId> message;
+    if (idle > 0) message = awaited_message(program_, timeline_, rank, index);
+
+    begin_event(op << 5);
+    add(128, stage != stage_, static_cast<std::int64_t>(stage));
+    add(1, idle > 0, idle);
+    add(16, exposed != (message ? idle : 0), exposed);
+    add_signed(2, unexpected != 0, unexpected);
+    add(4, end - start != last.duration, end - start);
+    if (message) {
+      const Message& what = program_.messages[message->index()];
+      const bool backward = what.direction == Direction::backward;
+      add(8, true, std::int64_t{what.transfer.value} * 2 + (backward ? 1 : 0));
+      add_signed(8, true, what.microbatch.value - compute.microbatch.value);
+    }
+    end_event();
+    last = {compute.microbatch.value, end - start};
+    stage_ = stage;
+    free_since_ = end;
+  }
+
+  std::vector<Last> kinds_;  // [stage * 4 + op]
   std::size_t stage_ = 0;
   std::int64_t free_since_ = 0;
 };
 
-class MessageWriter {
+// One list.
+class MessageWriter : public EventWriter {
  public:
   MessageWriter(const Program& program, const Timeline& timeline)
-      : program_(program),
-        timeline_(timeline),
-        tick_(tick_of(timeline.step)),
-        kinds_(program.routing.transfers.size() * 2) {}
+      : EventWriter(program, timeline), kinds_(program.routing.transfers.size() * 2) {}
 
-  void write(const std::vector<std::size_t>& kept) {
-    bytes_.put(kept.size());
-    for (const std::size_t message : kept)
-      write_one(message);
+  std::size_t num_lists() const { return 1; }
+  std::size_t length_of(std::size_t) const { return timeline_.messages.size(); }
+  Span span_of(std::size_t, std::size_t index) const {
+    const MessageTimes& times = timeline_.messages[index];
+    return {times.start, times.arrived};
   }
 
-  std::string take() { return bytes_.take(); }
+  void write(std::size_t, const std::vector<std::size_t>& kept) {
+    begin_list(kept.size());
+    for (const std::size_t index : kept)
+      message(index);
+  }
 
  private:
   struct Last {
@@ -118,10 +164,9 @@ class MessageWriter {
     std::int64_t latency = -1;
   };
 
-  void write_one(std::size_t index) {
+  void message(std::size_t index) {
     const Message& message = program_.messages[index];
     const MessageTimes& times = timeline_.messages[index];
-    const auto ticks = [&](SimTime time) { return time.count() / tick_; };
     const std::int64_t start = ticks(times.start);
     const std::int64_t moving = ticks(times.sent) - start;
     const std::int64_t latency = ticks(times.arrived) - ticks(times.sent);
@@ -129,28 +174,21 @@ class MessageWriter {
     const std::int64_t posted_before = std::max<std::int64_t>(0, start - ticks(times.posted));
     const bool backward = message.direction == Direction::backward;
     Last& last = kinds_[message.transfer.index() * 2 + (backward ? 1 : 0)];
-    std::uint64_t flags = backward ? 1 : 0;
-    if (moving != last.moving) flags |= 2;
-    if (latency != last.latency) flags |= 4;
-    if (ready_before > 0) flags |= 8;
-    if (posted_before > 0) flags |= 16;
-    bytes_.put(flags);
-    bytes_.put_signed(message.transfer.value - transfer_);
-    bytes_.put_signed(message.microbatch.value - (last.microbatch + 1));
-    bytes_.put_signed(start - start_);
-    if ((flags & 2) != 0) bytes_.put_signed(moving);
-    if ((flags & 4) != 0) bytes_.put_signed(latency);
-    if ((flags & 8) != 0) bytes_.put(static_cast<std::uint64_t>(ready_before));
-    if ((flags & 16) != 0) bytes_.put(static_cast<std::uint64_t>(posted_before));
+
+    begin_event(backward ? 1 : 0);
+    add_signed(0, true, message.transfer.value - transfer_);
+    add_signed(0, true, message.microbatch.value - (last.microbatch + 1));
+    add_signed(0, true, start - start_);
+    add_signed(2, moving != last.moving, moving);
+    add_signed(4, latency != last.latency, latency);
+    add(8, ready_before > 0, ready_before);
+    add(16, posted_before > 0, posted_before);
+    end_event();
     last = {message.microbatch.value, moving, latency};
     transfer_ = message.transfer.value;
     start_ = start;
   }
 
-  const Program& program_;
-  const Timeline& timeline_;
-  std::int64_t tick_;
-  ByteWriter bytes_;
   std::vector<Last> kinds_;  // [transfer * 2 + direction]
   std::int64_t transfer_ = 0;
   std::int64_t start_ = 0;
@@ -166,29 +204,45 @@ LeftOut middle_of(std::vector<SimTime>& starts, std::size_t kept) {
   return {nth(head), nth(starts.size() - (kept - head))};
 }
 
-// Encodes all events, or ever fewer until they fit. `encode` is given what to leave out, and counts what it keeps.
-EventStream fitted(const std::function<std::vector<SimTime>()>& starts, std::size_t num_events, std::size_t most_events,
-                   std::size_t most_bytes,
-                   const std::function<std::string(const std::optional<LeftOut>&, std::size_t&)>& encode) {
-  EventStream stream;
-  stream.all = num_events;
-  std::size_t kept = std::min(num_events, most_events);
-  while (true) {
-    stream.left_out.reset();
-    if (kept < num_events) {
-      std::vector<SimTime> all = starts();
-      stream.left_out = middle_of(all, kept);
-    }
-    stream.kept = 0;
-    stream.bytes = encode(stream.left_out, stream.kept);
-    if (stream.bytes.size() <= most_bytes || kept < 16) return stream;
-    kept = static_cast<std::size_t>(static_cast<double>(kept) * 0.95 * static_cast<double>(most_bytes) /
-                                    static_cast<double>(stream.bytes.size()));
-  }
+bool is_kept(const std::optional<LeftOut>& gone, const Span& span) {
+  return !gone || span.start < gone->from || span.end > gone->to;
 }
 
-bool is_kept(const std::optional<LeftOut>& gone, SimTime start, SimTime end) {
-  return !gone || start < gone->from || end > gone->to;
+// Encodes all events, or ever fewer until they fit.
+template <class Writer>
+EventStream fitted(const Program& program, const Timeline& timeline, std::size_t most_events, std::size_t most_bytes) {
+  EventStream stream;
+  const Writer all(program, timeline);
+  for (std::size_t list = 0; list < all.num_lists(); ++list)
+    stream.all += all.length_of(list);
+  std::size_t wanted = std::min(stream.all, most_events);
+  while (true) {
+    stream.left_out.reset();
+    if (wanted < stream.all) {
+      std::vector<SimTime> starts;
+      starts.reserve(stream.all);
+      for (std::size_t list = 0; list < all.num_lists(); ++list) {
+        for (std::size_t i = 0; i < all.length_of(list); ++i)
+          starts.push_back(all.span_of(list, i).start);
+      }
+      stream.left_out = middle_of(starts, wanted);
+    }
+    stream.kept = 0;
+    Writer writer(program, timeline);
+    std::vector<std::size_t> kept;
+    for (std::size_t list = 0; list < all.num_lists(); ++list) {
+      kept.clear();
+      for (std::size_t i = 0; i < all.length_of(list); ++i) {
+        if (is_kept(stream.left_out, all.span_of(list, i))) kept.push_back(i);
+      }
+      writer.write(list, kept);
+      stream.kept += kept.size();
+    }
+    stream.bytes = writer.take();
+    if (stream.bytes.size() <= most_bytes || wanted < 16) return stream;
+    wanted = static_cast<std::size_t>(static_cast<double>(wanted) * 0.95 * static_cast<double>(most_bytes) /
+                                      static_cast<double>(stream.bytes.size()));
+  }
 }
 
 }  // namespace
@@ -196,54 +250,11 @@ bool is_kept(const std::optional<LeftOut>& gone, SimTime start, SimTime end) {
 std::int64_t tick_of(SimTime step) { return step.count() <= largest_exact ? 1 : 1000; }
 
 EventStream action_stream(const Program& program, const Timeline& timeline, const HtmlLimits& limits) {
-  std::size_t all = 0;
-  for (const RankTimeline& rank : timeline.ranks)
-    all += rank.compute.size();
-  const auto starts = [&] {
-    std::vector<SimTime> times;
-    times.reserve(all);
-    for (const RankTimeline& rank : timeline.ranks) {
-      for (const ComputeTimes& compute : rank.compute)
-        times.push_back(compute.start);
-    }
-    return times;
-  };
-  return fitted(starts, all, limits.actions, limits.action_bytes,
-                [&](const std::optional<LeftOut>& gone, std::size_t& num_kept) {
-                  ActionWriter writer(program, timeline);
-                  std::vector<std::size_t> kept;
-                  for (std::size_t r = 0; r < timeline.ranks.size(); ++r) {
-                    kept.clear();
-                    const std::vector<ComputeTimes>& compute = timeline.ranks[r].compute;
-                    for (std::size_t i = 0; i < compute.size(); ++i) {
-                      if (is_kept(gone, compute[i].start, compute[i].end)) kept.push_back(i);
-                    }
-                    writer.rank(RankId(r), kept);
-                    num_kept += kept.size();
-                  }
-                  return writer.take();
-                });
+  return fitted<ActionWriter>(program, timeline, limits.actions, limits.action_bytes);
 }
 
 EventStream message_stream(const Program& program, const Timeline& timeline, const HtmlLimits& limits) {
-  const auto starts = [&] {
-    std::vector<SimTime> times;
-    times.reserve(timeline.messages.size());
-    for (const MessageTimes& message : timeline.messages)
-      times.push_back(message.start);
-    return times;
-  };
-  return fitted(starts, timeline.messages.size(), limits.messages, limits.message_bytes,
-                [&](const std::optional<LeftOut>& gone, std::size_t& num_kept) {
-                  std::vector<std::size_t> kept;
-                  for (std::size_t m = 0; m < timeline.messages.size(); ++m) {
-                    if (is_kept(gone, timeline.messages[m].start, timeline.messages[m].arrived)) kept.push_back(m);
-                  }
-                  MessageWriter writer(program, timeline);
-                  writer.write(kept);
-                  num_kept = kept.size();
-                  return writer.take();
-                });
+  return fitted<MessageWriter>(program, timeline, limits.messages, limits.message_bytes);
 }
 
 std::string transfer_stream(const Program& program) {
