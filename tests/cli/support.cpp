@@ -69,6 +69,14 @@ Run run_plumb(const std::string& arguments, const std::string& input) {
   return {WEXITSTATUS(status), slurp(scratch().file("stdout")), slurp(scratch().file("stderr"))};
 }
 
+std::string fine(const std::string& arguments) {
+  const Run run = run_plumb(arguments);
+  INFO(arguments << "\n" << run.err);
+  REQUIRE(run.exit_code == 0);
+  REQUIRE(run.err.empty());
+  return run.out;
+}
+
 std::string scratch_file(const std::string& name, const std::string& content) {
   std::ofstream(scratch().file(name), std::ios::binary) << content;
   return name;

@@ -19,6 +19,9 @@ struct Run {
 // `arguments` goes through the shell, in an empty directory of its own; `input` becomes stdin.
 Run run_plumb(const std::string& arguments, const std::string& input = "");
 
+// A run that must succeed and say nothing on stderr: what it printed.
+std::string fine(const std::string& arguments);
+
 // Writes a file into that directory and returns its name.
 std::string scratch_file(const std::string& name, const std::string& content);
 

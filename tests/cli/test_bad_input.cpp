@@ -10,8 +10,6 @@ using plumb::test::Run;
 using plumb::test::run_plumb;
 using plumb::test::scratch_file;
 
-namespace {}  // namespace
-
 TEST_CASE("layouts that cannot be are refused with what is legal", "[cli]") {
   const std::string depth = " --sublayers 8 --block 2";
   for (const std::string value : {"0", "-1", "1000000000"}) {

@@ -19,7 +19,7 @@ const std::string deferred =
     "0F0,0SEND_F0,0F1,0SEND_F1,0RECV_B0,0B0,0RECV_B1,0B1\n"
     "1RECV_F0,1F0,1B0,1SEND_B0,1RECV_F1,1F1,1B1,1SEND_B1\n";
 
-json answer(const std::string& arguments, const std::string& input, int exit_code) {
+json check_answer(const std::string& arguments, const std::string& input, int exit_code) {
   const Run run = run_plumb("check - --json " + arguments, input);
   INFO(arguments << "\n" << run.err);
   REQUIRE(run.exit_code == exit_code);
@@ -39,7 +39,7 @@ std::string refusal(const std::string& input, const std::string& arguments = "")
 }  // namespace
 
 TEST_CASE("check names the channels that a schedule with communication can deadlock on", "[cli]") {
-  const json all = answer("", deferred, 1);
+  const json all = check_answer("", deferred, 1);
   CHECK(all.at("ok") == false);
   CHECK(all.at("errors").empty());
   CHECK(all.at("deadlock").at("channels") == "shared-fifo");
@@ -51,8 +51,8 @@ TEST_CASE("check names the channels that a schedule with communication can deadl
                                         {"shared-fifo", false},
                                         {"single-stream", true},
                                         {"rendezvous", false}});
-  CHECK(answer("--channels fifo-per-pair", deferred, 0).at("ok") == true);
-  CHECK(answer("--shared-fifo", deferred, 1).at("channels_safe") == json{{"shared-fifo", false}});
+  CHECK(check_answer("--channels fifo-per-pair", deferred, 0).at("ok") == true);
+  CHECK(check_answer("--shared-fifo", deferred, 1).at("channels_safe") == json{{"shared-fifo", false}});
   const Run text = run_plumb("check -", deferred);
   CHECK(text.exit_code == 1);
   CHECK_THAT(text.out, Contains("rank 0 0SEND_F1 -> rank 1 1SEND_B0 -> rank 0 0SEND_F1"));
@@ -60,11 +60,12 @@ TEST_CASE("check names the channels that a schedule with communication can deadl
 }
 
 TEST_CASE("check names faults of communication by row and column and token", "[cli]") {
-  const json check = answer("", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n", 1);
+  const json check = check_answer("", "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n", 1);
   CHECK(check.at("errors") ==
         json{{{"row", 0}, {"column", 2}, {"token", "0RECV_B0"}, {"why", "nobody sends it: rank 1 has no 1SEND_B0"}}});
   CHECK(check.at("deadlock").at("cycle") == json{{{"rank", 0}, {"action", "0RECV_B0"}}});
-  const json swapped = answer("--channels fifo-per-pair", "0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n", 1);
+  const json swapped =
+      check_answer("--channels fifo-per-pair", "0F0,0SEND_F0,0F1,0SEND_F1\n1RECV_F1,1RECV_F0,1F0,1F1\n", 1);
   CHECK(swapped.at("errors").at(0).at("token") == "1RECV_F1");
   CHECK_THAT(swapped.at("errors").at(0).at("why").get<std::string>(),
              Contains("with channels fifo-per-pair gets what rank 0 sends as 0SEND_F0"));
@@ -72,29 +73,30 @@ TEST_CASE("check names faults of communication by row and column and token", "[c
 }
 
 TEST_CASE("rows on the wrong rank are faults like any others", "[cli]") {
-  const json swapped = answer("", "1F0,1B0\n0F0,0B0\n", 1);
+  const json swapped = check_answer("", "1F0,1B0\n0F0,0B0\n", 1);
   CHECK(swapped.at("ok") == false);
   CHECK(swapped.at("errors").size() == 4);
   CHECK(swapped.at("errors")[0] ==
         json{{"row", 0}, {"column", 0}, {"token", "1F0"}, {"why", "chunk 1 belongs to rank 1 in placement loop"}});
-  const json comms = answer("", "0F0,0SEND_F0,2F0\n1RECV_F0,1F0,1SEND_F0,3F0\n", 1);
+  const json comms = check_answer("", "0F0,0SEND_F0,2F0\n1RECV_F0,1F0,1SEND_F0,3F0\n", 1);
   CHECK_FALSE(comms.at("errors").empty());
-  CHECK(answer("", "0F0,9SEND_F0\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "9SEND_F0");
-  CHECK(answer("", "0F0,0SEND_F7\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "0SEND_F7");
+  CHECK(check_answer("", "0F0,9SEND_F0\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "9SEND_F0");
+  CHECK(check_answer("", "0F0,0SEND_F7\n1RECV_F0,1F0\n", 1).at("errors")[0].at("token") == "0SEND_F7");
   const std::string looped = "0F0,2F0,2B0,0B0\n1F0,3F0,3B0,1B0\n";
-  CHECK(answer("--placement loop", looped, 0).at("ok") == true);
-  const json vee = answer("--placement vee", looped, 1);
+  CHECK(check_answer("--placement loop", looped, 0).at("ok") == true);
+  const json vee = check_answer("--placement vee", looped, 1);
   CHECK(vee.at("errors")[0].at("token") == "2F0");
   // All but one row are vee's: what disagrees is named in its terms.
-  CHECK_THAT(answer("", "0F0,3F0\n1F0,2F0,0F1\n", 1).at("errors")[0].at("why").get<std::string>(), Contains("vee"));
+  CHECK_THAT(check_answer("", "0F0,3F0\n1F0,2F0,0F1\n", 1).at("errors")[0].at("why").get<std::string>(),
+             Contains("vee"));
 }
 
 TEST_CASE("a message that nobody sends is no cycle", "[cli]") {
   const std::string unmatched = "0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0\n";
-  const json check = answer("", unmatched, 1);
+  const json check = check_answer("", unmatched, 1);
   CHECK(check.at("deadlock").at("unmatched") == true);
   CHECK(check.at("deadlock").at("all")[0].at("channels").size() == 6);
-  CHECK(answer("", deferred, 1).at("deadlock").at("unmatched") == false);
+  CHECK(check_answer("", deferred, 1).at("deadlock").at("unmatched") == false);
   const std::string text = run_plumb("check -", unmatched).out;
   CHECK_THAT(text, Contains("unmatched, its partner never comes: rank 0 0RECV_B0") && !Contains("cycle"));
 }
@@ -102,7 +104,7 @@ TEST_CASE("a message that nobody sends is no cycle", "[cli]") {
 TEST_CASE("each cycle names the channels on which it stands", "[cli]") {
   CHECK_THAT(run_plumb("check -", deferred).out, Contains("shared-fifo, rendezvous: cycle, each waits for the next: "));
   CHECK_THAT(run_plumb("check - --channels buffered,rendezvous", deferred).out, Contains("\nrendezvous: cycle"));
-  CHECK(answer("--channels buffered,shared-fifo", deferred, 1).at("channels_safe") ==
+  CHECK(check_answer("--channels buffered,shared-fifo", deferred, 1).at("channels_safe") ==
         json{{"buffered", true}, {"shared-fifo", false}});
   CHECK_THAT(refusal(deferred, "--channels buffered,pigeon"), Contains("'pigeon'"));
   CHECK_THAT(refusal(deferred, "--channels buffered,buffered"), Contains("twice"));
@@ -111,7 +113,7 @@ TEST_CASE("each cycle names the channels on which it stands", "[cli]") {
 }
 
 TEST_CASE("a pair of a forward and its own backward is a fault, not a cycle", "[cli]") {
-  const json check = answer("", "(0F0;0B0)OVERLAP_F_B,0F1,0B1\n", 1);
+  const json check = check_answer("", "(0F0;0B0)OVERLAP_F_B,0F1,0B1\n", 1);
   CHECK(check.at("errors")[0].at("token") == "(0F0;0B0)OVERLAP_F_B");
   CHECK_THAT(check.at("errors")[0].at("why").get<std::string>(), Contains("its own backward"));
   CHECK(check.at("deadlock").is_null());
@@ -120,11 +122,11 @@ TEST_CASE("a pair of a forward and its own backward is a fault, not a cycle", "[
 TEST_CASE("a program under a name that nobody knows is noted", "[cli]") {
   std::string program = run_plumb("plan --pp 2 --json").out;
   program.replace(program.find("\"1f1b\""), 6, "\"2g2c\"");
-  CHECK_THAT(answer("", program, 0).at("notes")[0].get<std::string>(), Contains("'2g2c'"));
+  CHECK_THAT(check_answer("", program, 0).at("notes")[0].get<std::string>(), Contains("'2g2c'"));
 }
 
 TEST_CASE("check counts the bubbles of a compute schedule in its columns", "[cli]") {
-  const json check = answer("", "0F0,,,0B0,0B0\n,1F0,1B0\n", 1);
+  const json check = check_answer("", "0F0,,,0B0,0B0\n,1F0,1B0\n", 1);
   CHECK(check.at("errors").at(0).at("row") == 0);
   CHECK(check.at("errors").at(0).at("column") == 4);
 }
@@ -138,7 +140,7 @@ TEST_CASE("plans written with communication pass the check as they are", "[cli]"
       INFO(flags);
       const Run plan = run_plumb("plan --format csv-comms" + flags);
       REQUIRE(plan.exit_code == 0);
-      CHECK(answer("", plan.out, 0).at("ok") == true);
+      CHECK(check_answer("", plan.out, 0).at("ok") == true);
     }
   }
   const Run cached = run_plumb("plan --format csv-comms --pp 2 --layers 8");
@@ -149,15 +151,15 @@ TEST_CASE("plans written with communication pass the check as they are", "[cli]"
 TEST_CASE("check reads the old dialect only when told to", "[cli]") {
   const std::string old = "0F0,0F1,0B0,0W0,0BW1\n1F0,1B0,1W0,1F1,1BW1\n";
   CHECK_THAT(refusal(old), Contains("row 1 (rank 0), column 5") && Contains("\"0BW1\"") && Contains("legacy"));
-  CHECK(answer("--legacy", old, 0).at("ok") == true);
-  CHECK(answer("--legacy", "0F0,0SEND_F0,0RECV_B0,0BW0\n1RECV_F0,1F0,1B0,1SEND_B0,1W0\n", 0).at("ok") == true);
+  CHECK(check_answer("--legacy", old, 0).at("ok") == true);
+  CHECK(check_answer("--legacy", "0F0,0SEND_F0,0RECV_B0,0BW0\n1RECV_F0,1F0,1B0,1SEND_B0,1W0\n", 0).at("ok") == true);
   CHECK_THAT(refusal("{}", "--legacy"), Contains("--legacy goes with a CSV"));
   // Faults quote the file.
-  const json twice = answer("--legacy", "0F0,0BW0,0BW0\n", 1);
+  const json twice = check_answer("--legacy", "0F0,0BW0,0BW0\n", 1);
   CHECK(twice.at("errors")[0].at("token") == "0BW0");
-  const json missing = answer("--legacy", "0F0,0F1,0B0,0W0,0B1\n", 1);
+  const json missing = check_answer("--legacy", "0F0,0F1,0B0,0W0,0B1\n", 1);
   CHECK(missing.at("errors")[0].at("token") == "0W1");
-  const json early = answer("--legacy", "0B0,0F0,0W0\n", 1);
+  const json early = check_answer("--legacy", "0B0,0F0,0W0\n", 1);
   CHECK(early.at("errors")[0].at("token") == "0F0");
 }
 

@@ -1,24 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys and numbers that scripts of others rely on.
-#include <nlohmann/json.hpp>
-
-#include "cli/support.hpp"
+#include "cli/answer.hpp"
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::answer;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 using plumb::test::scratch_file;
 
 namespace {
-
-json answer(const std::string& arguments) {
-  const Run run = run_plumb(arguments + " --json");
-  INFO(arguments << "\n" << run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE(run.err.empty());
-  return json::parse(run.out);  // exactly one object, nothing else on stdout
-}
 
 const std::string k3 = " --model kimi-k3 --pp 8 --vp 4";
 

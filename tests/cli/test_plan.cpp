@@ -3,25 +3,18 @@
 #include <algorithm>
 
 #include <fmt/format.h>
-#include <nlohmann/json.hpp>
 
-#include "cli/support.hpp"
+#include "cli/answer.hpp"
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::answer;
+using plumb::test::fine;
 using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 
 namespace {
-
-std::string fine(const std::string& arguments) {
-  const Run run = run_plumb(arguments);
-  INFO(arguments << "\n" << run.err);
-  REQUIRE(run.exit_code == 0);
-  REQUIRE(run.err.empty());
-  return run.out;
-}
 
 bool has(const std::string& text, const std::string& part) { return text.find(part) != std::string::npos; }
 
@@ -93,7 +86,7 @@ TEST_CASE("a plan without a depth is one of an ordinary residual", "[cli]") {
   CHECK(has(fine("plan --pp 2 --layers 8"), "routing cached"));
   require_refused("plan --pp 2 --cache relay", "no depth given");
   require_refused("plan --pp 2 --block 2", "no depth given");
-  const json program = json::parse(fine("plan --pp 2 --json"));
+  const json program = answer("plan --pp 2");
   CHECK(program.at("depth").at("residual") == "standard");
   CHECK(has(fine("plan --pp 4 --compare 1f1b,gpipe"), "no depth given"));
   require_refused("sim --pp 4 --compare 1f1b,gpipe", "no depth given: use --model");
@@ -122,7 +115,7 @@ TEST_CASE("a plan's trace is JSON for Perfetto", "[cli]") {
 
 TEST_CASE("schedules are set side by side on the same model", "[cli]") {
   const std::string flags = " --pp 4 --vp 2 --microbatches 8 --layers 16 --hop-us 0 --hop-GBps inf";
-  const json rows = json::parse(fine("plan --compare 1f1b,interleaved,zb-v --json" + flags)).at("schedules");
+  const json rows = answer("plan --compare 1f1b,interleaved,zb-v" + flags).at("schedules");
   REQUIRE(rows.size() == 3);
   CHECK(rows[0].at("schedule") == "1f1b");
   CHECK(rows[0].at("vp") == 1);
@@ -132,41 +125,38 @@ TEST_CASE("schedules are set side by side on the same model", "[cli]") {
   CHECK(rows[2].at("placement") == "vee");
   for (const json& row : rows)
     CHECK(row.at("traffic_equals_formula") == true);
-  CHECK(json::parse(fine("sim --compare 1f1b,interleaved,zb-v --json" + flags)).at("schedules") == rows);
-  CHECK(json::parse(fine("plan --compare all --json" + flags)).at("schedules").size() == 9);
+  CHECK(answer("sim --compare 1f1b,interleaved,zb-v" + flags).at("schedules") == rows);
+  CHECK(answer("plan --compare all" + flags).at("schedules").size() == 9);
 }
 
 TEST_CASE("a comparison, a plan and a simulation of one schedule agree", "[cli]") {
   // Uneven chunks, 93 decoder layers on 32 chunks.
   const std::string flags = " --model kimi-k3 --pp 8 --vp 4 --microbatches 16";
   for (const std::string costs : {"", " --costs depth", " --costs model", " --unit-us 100 --hop-us 0"}) {
-    const double simulated = json::parse(fine("sim --json" + flags + costs)).at("step_us");
+    const double simulated = answer("sim" + flags + costs).at("step_us");
     INFO(costs);
-    CHECK(json::parse(fine("sim --json --compare interleaved" + flags + costs)).at("schedules")[0].at("step_us") ==
-          Approx(simulated));
-    const double compared =
-        json::parse(fine("plan --json --compare interleaved" + flags + costs)).at("schedules")[0].at("step_us");
+    CHECK(answer("sim --compare interleaved" + flags + costs).at("schedules")[0].at("step_us") == Approx(simulated));
+    const double compared = answer("plan --compare interleaved" + flags + costs).at("schedules")[0].at("step_us");
     const std::string text = fine("plan" + flags + costs);
     CHECK(has(text, fmt::format("{:.3f} ms", compared / 1000)));
     CHECK(has(text, costs.starts_with(" --unit") ? "us per tensor" : "messages are free"));
   }
-  CHECK(json::parse(fine("plan --json --compare interleaved" + flags)).at("costs") ==
+  CHECK(answer("plan --compare interleaved" + flags).at("costs") ==
         "F, I, W, B = 1000, 1000, 1000, 2000 us per chunk; messages are free");
 }
 
 TEST_CASE("auto is compared like any other, within its limit and with what it chose", "[cli]") {
   const std::string flags = " --pp 2 --vp 2 --microbatches 4 --layers 9";
   for (const std::string command : {"plan", "sim --hop-GBps inf --hop-us 0"}) {
-    const json rows =
-        json::parse(fine(command + " --json --compare interleaved,auto,zb-v --costs depth" + flags)).at("schedules");
+    const json rows = answer(command + " --compare interleaved,auto,zb-v --costs depth" + flags).at("schedules");
     REQUIRE(rows.size() == 3);
     CHECK(rows[1].at("schedule") == "auto");
     CHECK(rows[1].at("chosen").is_string());
     CHECK(rows[1].at("step_us") <= rows[0].at("step_us"));
     CHECK(rows[1].at("step_us") <= rows[2].at("step_us"));
-    const json tight = json::parse(fine(command + " --json --compare zb-v,auto --memory-chunks 2" + flags));
+    const json tight = answer(command + " --compare zb-v,auto --memory-chunks 2" + flags);
     CHECK(tight.at("schedules")[1].at("peak_activation_chunks") <= 2);
-    const json none = json::parse(fine(command + " --json --compare zb-v,auto --memory-chunks 1" + flags));
+    const json none = answer(command + " --compare zb-v,auto --memory-chunks 1" + flags);
     CHECK(has(none.at("schedules")[1].at("refused"), "the limit is 1"));
   }
   CHECK(has(fine("plan --compare auto" + flags), "auto chose "));
@@ -179,7 +169,7 @@ TEST_CASE("auto says what it chose and from where, cuts by traffic what they are
   CHECK(has(text, "no order can take less than "));
   CHECK(has(text, "; cuts "));
   const std::string free = flags + " --hop-GBps inf --hop-us 0";  // searched no longer than until the bound is met
-  const json sim = json::parse(fine("sim --json --schedule auto" + free));
+  const json sim = answer("sim --schedule auto" + free);
   CHECK(sim.at("cuts").size() == 4);
   CHECK(sim.at("cuts")[3] == 18);
   CHECK(sim.at("auto").at("chosen").is_string());
@@ -193,11 +183,11 @@ TEST_CASE("auto says what it chose and from where, cuts by traffic what they are
 }
 
 TEST_CASE("one communication stream per rank is never faster than free channels", "[cli]") {
-  const std::string flags = "sim --json --pp 4 --vp 2 --layers 16 --unit-us 100";
-  const json free = json::parse(fine(flags));
-  const json single = json::parse(fine(flags + " --single-stream"));
+  const std::string flags = "sim --pp 4 --vp 2 --layers 16 --unit-us 100";
+  const json free = answer(flags);
+  const json single = answer(flags + " --single-stream");
   CHECK(single.at("step_us") > free.at("step_us"));
-  const json compared = json::parse(fine(flags + " --single-stream --compare interleaved")).at("schedules")[0];
+  const json compared = answer(flags + " --single-stream --compare interleaved").at("schedules")[0];
   CHECK(compared.at("step_us") == single.at("step_us"));
   CHECK(single.at("traffic") == free.at("traffic"));
 }
@@ -207,7 +197,7 @@ TEST_CASE("a schedule that does not fit is a row with its reason", "[cli]") {
   const std::string table = fine("plan --compare dualpipe-v,interleaved,zb-v" + flags);
   CHECK(has(table, "dualpipe-v does not fit: "));
   CHECK(has(table, "zb-v"));
-  const json rows = json::parse(fine("plan --compare dualpipe-v,zb-v --json" + flags)).at("schedules");
+  const json rows = answer("plan --compare dualpipe-v,zb-v" + flags).at("schedules");
   CHECK(rows[0].at("refused").is_string());
   CHECK(rows[1].at("refused").is_null());
   require_refused("plan --compare dualpipe-v" + flags, "none of the schedules fits");

@@ -2,24 +2,16 @@
 // --residual and --compare-residual.
 #include <algorithm>
 
-#include <nlohmann/json.hpp>
-
-#include "cli/support.hpp"
+#include "cli/answer.hpp"
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::answer;
 using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
 
 namespace {
-
-json answer(const std::string& arguments) {
-  const Run run = run_plumb(arguments + " --json");
-  INFO(arguments << "\n" << run.err);
-  REQUIRE(run.exit_code == 0);
-  return json::parse(run.out);
-}
 
 const json& design(const json& answer, const std::string& name) {
   for (const json& each : answer.at("designs")) {

@@ -5,12 +5,11 @@
 #include <utility>
 #include <vector>
 
-#include <nlohmann/json.hpp>
-
-#include "cli/support.hpp"
+#include "cli/answer.hpp"
 #include "support/catch.hpp"
 
 using nlohmann::json;
+using plumb::test::answer;
 using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
@@ -23,26 +22,15 @@ const std::string small =
     "size --model kimi-linear-48b --gpus 16 --cluster h200 --tp 2 --ep 8 --microbatch 1 --sharding optimizer "
     "--recompute none,full ";
 
-json answer(const std::string& arguments) {
-  const Run run = run_plumb(small + "--json " + arguments);
-  INFO(arguments << "\n" << run.err);
-  REQUIRE(run.exit_code == 0);
-  CHECK(run.err.empty());
-  return json::parse(run.out);
-}
-
 }  // namespace
 
 TEST_CASE("what is printed reproduces the step: plumb sim says the same of time and memory, and the order is legal",
           "[cli]") {
-  const json found = answer("");
+  const json found = answer(small);
   REQUIRE(found["best"].size() >= 3);
   for (const std::size_t i : {0, 2}) {
     const json& one = found["best"][i];
-    const Run run = run_plumb(one["command"].get<std::string>().substr(6) + " --json");
-    INFO(one["command"] << "\n" << run.err);
-    REQUIRE(run.exit_code == 0);
-    const json simulated = json::parse(run.out);
+    const json simulated = answer(one["command"].get<std::string>().substr(6));
     CHECK(simulated["step_us"].get<double>() == Approx(one["pipeline_us"].get<double>()).epsilon(1e-9));
     CHECK(simulated["step_with_end_us"].get<double>() == Approx(one["step_us"].get<double>()).epsilon(1e-9));
     double fullest = 0;
@@ -56,7 +44,7 @@ TEST_CASE("what is printed reproduces the step: plumb sim says the same of time 
 }
 
 TEST_CASE("the answer has what scripts rely on", "[cli]") {
-  const json found = answer("--pp 2");
+  const json found = answer(small + "--pp 2");
   CHECK(found["candidates_tried"].get<int>() > 0);
   CHECK(found["complete"] == true);
   double before = 0;
@@ -129,12 +117,7 @@ TEST_CASE("torchtitan is told the placement's class, its stages and what it lack
   const std::string some =
       "size --model kimi-linear-48b --cluster h200 --gpus 16 --tp 2 --ep 4 --dp 2 --pp 4 "
       "--microbatch 1 --sharding optimizer --cache cached ";
-  const auto use = [&](const std::string& flags) {
-    const Run run = run_plumb(some + "--json " + flags);
-    INFO(flags << "\n" << run.err);
-    REQUIRE(run.exit_code == 0);
-    return json::parse(run.out)["use"];
-  };
+  const auto use = [&](const std::string& flags) { return answer(some + flags)["use"]; };
   const auto has = [](const json& where, std::string_view text) {
     return where.get<std::string>().find(text) != std::string::npos;
   };
