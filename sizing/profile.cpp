@@ -120,6 +120,13 @@ class Reader {
   std::string_view source_;
 };
 
+InputError measured_with_other_cuts(const Profile& profile, std::span<const int> cuts, std::string_view source) {
+  return InputError(
+      fmt::format("{}: measured with {} chunks that end at {}, not with {} that end at {}, nor with "
+                  "finer ones: give the same depth, --pp, --vp and --cuts",
+                  source, profile.cuts.size(), fmt::join(profile.cuts, ","), cuts.size(), fmt::join(cuts, ",")));
+}
+
 }  // namespace
 
 Profile make_profile(const Program& program, std::span<const int> cuts, std::span<const Timeline> steps,
@@ -208,18 +215,10 @@ std::vector<ActionTimes> profile_times(const Profile& profile, std::span<const i
       sum.backward_weight += profile.times[next].backward_weight;
     }
     // A chunk without sublayers that the profile does not have is nothing; any other cut must be one of its cuts.
-    if (cut != 0 && (next == 0 || profile.cuts[next - 1] != cut)) require_profile_fits(profile, cuts, source);
+    if (cut != 0 && (next == 0 || profile.cuts[next - 1] != cut)) throw measured_with_other_cuts(profile, cuts, source);
   }
-  if (next < profile.cuts.size()) require_profile_fits(profile, cuts, source);
+  if (next < profile.cuts.size()) throw measured_with_other_cuts(profile, cuts, source);
   return sums;
-}
-
-void require_profile_fits(const Profile& profile, std::span<const int> cuts, std::string_view source) {
-  if (std::equal(profile.cuts.begin(), profile.cuts.end(), cuts.begin(), cuts.end())) return;
-  throw InputError(
-      fmt::format("{}: measured with {} chunks that end at {}, not with {} that end at {}, nor with "
-                  "finer ones: give the same depth, --pp, --vp and --cuts",
-                  source, profile.cuts.size(), fmt::join(profile.cuts, ","), cuts.size(), fmt::join(cuts, ",")));
 }
 
 }  // namespace plumb

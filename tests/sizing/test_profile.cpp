@@ -64,7 +64,7 @@ TEST_CASE("a step's own profile predicts that step", "[sizing]") {
     CHECK(profile.made_by == "a \"test\"");
     CHECK(profile.steps == 2);
     CHECK(simulate(program, CostModel(profile.times, link, bytes)).step == timeline.step);
-    CHECK_NOTHROW(require_profile_fits(profile, depth.cuts(), "p"));
+    CHECK_NOTHROW(profile_times(profile, depth.cuts(), "p"));
   }
 }
 
@@ -103,7 +103,7 @@ TEST_CASE("a profile of other cuts is refused with both", "[sizing]") {
   const Profile profile = parse_profile(good, "p.json");
   const std::vector<int> other{2, 4, 8};
   CHECK_THROWS_WITH(
-      require_profile_fits(profile, other, "p.json"),
+      profile_times(profile, other, "p.json"),
       "p.json: measured with 2 chunks that end at 4,8, not with 3 that end at 2,4,8, nor with finer ones: "
       "give the same depth, --pp, --vp and --cuts");
 }

@@ -43,7 +43,4 @@ Profile load_profile(const std::string& path);
 // Throws InputError with both cuts unless each of `cuts` is one of the profile's.
 std::vector<ActionTimes> profile_times(const Profile& profile, std::span<const int> cuts, std::string_view source);
 
-// Throws InputError with both cuts unless the profile is of chunks cut there.
-void require_profile_fits(const Profile& profile, std::span<const int> cuts, std::string_view source);
-
 }  // namespace plumb
