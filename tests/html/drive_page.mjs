@@ -141,11 +141,21 @@ async function drive() {
   console.log(`     ms per drawing of the timeline, whole step three times, then ever closer: ${frames.join(' ')}`);
   check(Math.max(...frames) < 1000, 'no drawing takes a second');
 
+  const palettes = {};
+  const paletteNow = () => evaluate('JSON.stringify(palette)');
+  const system = (scheme) => send('Emulation.setEmulatedMedia', {features: [{name: 'prefers-color-scheme', value: scheme}]});
   for (const scheme of ['dark', 'light']) {
-    await send('Emulation.setEmulatedMedia', {features: [{name: 'prefers-color-scheme', value: scheme}]});
+    await system(scheme);
     await settled();
+    palettes[scheme] = await paletteNow();
     const paper = await evaluate('palette.paper');
     check(scheme === 'dark' ? parseInt(paper.slice(1, 3), 16) < 60 : paper === '#ffffff', `the colours follow the system: ${scheme} is on ${paper}`);
+  }
+  for (const theme of ['light', 'dark', 'system']) {
+    await evaluate('document.getElementById("theme").click()');
+    await system(theme === 'light' ? 'dark' : 'light');
+    await settled();
+    check(await paletteNow() === palettes[theme === 'system' ? 'light' : theme], `the button's ${theme} has all colours of ${theme}`);
   }
   const printed = await send('Page.printToPDF', {printBackground: true});
   check(printed.data.length > 20000, `it prints (${Math.round(printed.data.length * 0.75 / 1024)} KiB of PDF)`);
