@@ -230,11 +230,18 @@ void write_html_page(const SimulatedStep& step) {
   page.configuration = configuration_of(step);
   if (options.cluster) {
     const std::optional<StepEnd> end = resolve_step_end(options, step.depth.map);
-    if (end) page.configuration.push_back({"after the pipeline", step_end_text(*end, step.timeline.step)});
-    const std::string rate = rate_text(options, layout, with_end(step.timeline.step, end));
+    const SimTime whole = with_end(step.timeline.step, end);
+    if (end) {
+      page.configuration.push_back({"after the pipeline", step_end_text(*end, step.timeline.step)});
+      page.figures.front().detail =
+          fmt::format("the pipeline alone; {} ms with what comes after it", milliseconds(whole));
+    }
+    const std::string rate = rate_text(options, layout, whole);
     const std::size_t comma = rate.find(", ");
-    page.figures.insert(page.figures.begin() + 1, {"tokens per second and device", rate.substr(0, rate.find(' ')),
-                                                   comma == std::string::npos ? "" : rate.substr(comma + 2)});
+    page.figures.insert(page.figures.begin() + 1,
+                        {"tokens per second and device", rate.substr(0, rate.find(' ')),
+                         fmt::format("over {} ms{}", milliseconds(whole),
+                                     comma == std::string::npos ? "" : "; " + rate.substr(comma + 2))});
   }
   page.overhead = overhead_curve(step);
   write_file(options.html,

@@ -20,14 +20,6 @@ constexpr int most_answers = 40;
 constexpr std::size_t most_shares = 12;
 constexpr std::size_t most_rows = 16;
 
-std::string where(const PathShare& share) {
-  if (share.kind == PathKind::wait) return "nothing to do";
-  if (share.kind == PathKind::wire || share.kind == PathKind::queue)
-    return fmt::format("{}, rank {} to rank {}", share.kind == PathKind::wire ? "message on its way" : "message queued",
-                       share.rank.value, share.to.value);
-  return fmt::format("{} of rank {}", to_string(share.kind), share.rank.value);
-}
-
 double share_of(SimTime part, SimTime step) {
   return step > SimTime(0) ? static_cast<double>(part.count()) / static_cast<double>(step.count()) : 0;
 }
@@ -65,7 +57,7 @@ std::string what_if_text(const WhatIfs& found, SimTime step) {
   std::string text = fmt::format("the longest chain is the step: {}\n", sums_text(shares, step));
   Table chain({"on the longest chain", "times", "ms", "of the step"});
   for (std::size_t i = 0; i < std::min(shares.size(), most_shares); ++i)
-    chain.add({where(shares[i]), fmt::to_string(shares[i].count), milliseconds(shares[i].time),
+    chain.add({name_of(shares[i]), fmt::to_string(shares[i].count), milliseconds(shares[i].time),
                percent(share_of(shares[i].time, step))});
   text += chain.text();
   if (shares.size() > most_shares) text += fmt::format("and {} more\n", shares.size() - most_shares);

@@ -6,6 +6,8 @@
 #include <optional>
 #include <tuple>
 
+#include <fmt/format.h>
+
 #include "alone_times.hpp"
 
 namespace plumb {
@@ -183,6 +185,14 @@ std::vector<PathShare> path_shares(const std::vector<PathPiece>& path) {
   std::stable_sort(shares.begin(), shares.end(),
                    [](const PathShare& a, const PathShare& b) { return a.time > b.time; });
   return shares;
+}
+
+std::string name_of(const PathShare& share) {
+  if (share.kind == PathKind::wait) return "nothing to do";
+  if (is_message(share.kind))
+    return fmt::format("{}, rank {} to rank {}", share.kind == PathKind::wire ? "message on its way" : "message queued",
+                       share.rank.value, share.to.value);
+  return fmt::format("{} of rank {}", to_string(share.kind), share.rank.value);
 }
 
 }  // namespace plumb

@@ -257,6 +257,25 @@ EventStream message_stream(const Program& program, const Timeline& timeline, con
   return fitted<MessageWriter>(program, timeline, limits.messages, limits.message_bytes);
 }
 
+std::string path_stream(const std::vector<PathPiece>& path, std::int64_t tick, const HtmlLimits& limits) {
+  ByteWriter bytes;
+  if (path.size() > limits.path_pieces) {
+    bytes.put(0);
+    return bytes.take();
+  }
+  bytes.put(path.size());
+  std::int64_t at = 0;
+  for (const PathPiece& piece : path) {
+    const std::int64_t end = piece.end.count() / tick;
+    bytes.put(static_cast<std::uint64_t>(piece.kind));
+    bytes.put(piece.rank.index());
+    if (is_message(piece.kind)) bytes.put(piece.to.index());
+    bytes.put(static_cast<std::uint64_t>(end - at));
+    at = end;
+  }
+  return bytes.take();
+}
+
 std::string transfer_stream(const Program& program) {
   ByteWriter bytes;
   bytes.put(program.routing.transfers.size());

@@ -51,6 +51,11 @@ EventStream action_stream(const Program& program, const Timeline& timeline, cons
 //   sent - start, signed   if 2;   arrived - sent, signed   if 4;   start - send_ready   if 8;   start - posted   if 16
 EventStream message_stream(const Program& program, const Timeline& timeline, const HtmlLimits& limits);
 
+// The number of pieces of the longest chain, then of each: its kind (PathKind), rank, the receiver's rank if it is a
+// message, and how many ticks it takes. The first begins at 0, each where the one before ends. More than the limit:
+// none.
+std::string path_stream(const std::vector<PathPiece>& path, std::int64_t tick, const HtmlLimits& limits);
+
 // The number of transfers, then from_chunk, to_chunk, units * 2 + bulk of each.
 std::string transfer_stream(const Program& program);
 

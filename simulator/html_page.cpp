@@ -153,6 +153,18 @@ HtmlFact peak_of(const HtmlMemory& memory, SimTime step, std::string name) {
   return fact;
 }
 
+// How much of the step computes, and what the rest of the chain is.
+HtmlFact chain_of(const std::vector<PathPiece>& path, SimTime step) {
+  std::map<PathKind, SimTime> times;
+  for (const PathPiece& piece : path)
+    times[piece.kind] += piece.end - piece.begin;
+  const auto share = [&](SimTime time) { return percent(step > SimTime(0) ? to_us(time) / to_us(step) : 0); };
+  const SimTime busy = times[PathKind::forward] + times[PathKind::backward] + times[PathKind::backward_weight];
+  return {"longest chain", share(busy),
+          fmt::format("computing; messages on their way {}, queued {}, nothing to do {}", share(times[PathKind::wire]),
+                      share(times[PathKind::queue]), share(times[PathKind::wait]))};
+}
+
 std::vector<HtmlFact> figures_of(const SimReport& report) {
   const double step = to_us(report.step);
   const double waiting = to_us(report.bubble.waiting);
@@ -177,6 +189,8 @@ HtmlPage make_html_page(const Program& program, const CostModel& costs, const Ti
   page.memory = memory_of(program, costs, timeline, device);
   page.figures.push_back(
       peak_of(page.memory, report.step, device == nullptr ? "peak of what passes between chunks" : "peak memory"));
+  page.path = critical_path(program, costs, timeline, network);
+  page.figures.push_back(chain_of(page.path, timeline.step));
   page.split = split_of(program, timeline, report);
   page.links = links_of(program, costs, timeline);
   for (const LinkLoad& load : link_loads(program, costs, timeline, network).links)

@@ -22,6 +22,10 @@ std::string open_table(std::string_view caption, const std::vector<std::string>&
   return html + "</tr></thead><tbody>\n";
 }
 
+std::string share_cell(SimTime part, SimTime step) {
+  return fmt::format("<td>{:.2f} %</td>", step.count() > 0 ? to_us(part) / to_us(step) * 100 : 0);
+}
+
 std::string milliseconds(SimTime time) { return fmt::format("<td>{:.3f}</td>", to_us(time) / 1000); }
 
 // Where the most bytes are resident first.
@@ -148,10 +152,25 @@ std::string loads_table(const HtmlPage& page, SimTime step, const HtmlLimits& li
                                 {"interface", "messages", "bytes", "in use, ms", "of the step"});
   for (std::size_t i = 0; i < num_rows; ++i) {
     const HtmlLoad& load = page.loads[i];
-    const double share = step.count() > 0 ? to_us(load.busy) / to_us(step) : 0;
     html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{}</td>", xml_escaped(load.name),
                         load.num_messages, load.bytes);
-    html += milliseconds(load.busy) + fmt::format("<td>{:.2f} %</td></tr>\n", share * 100);
+    html += milliseconds(load.busy) + share_cell(load.busy, step) + "</tr>\n";
+  }
+  return html + "</tbody></table>\n";
+}
+
+std::string path_table(const HtmlPage& page, SimTime step, const HtmlLimits& limits) {
+  const std::vector<PathShare> shares = path_shares(page.path);
+  const std::size_t num_rows = std::min(shares.size(), limits.table_rows);
+  std::string html =
+      open_table(num_rows == shares.size()
+                     ? "The longest chain of computations and messages: what it consists of adds up to the step"
+                     : fmt::format("The longest {} of {} parts of the longest chain of computations and messages",
+                                   num_rows, shares.size()),
+                 {"on the longest chain", "times", "ms", "of the step"});
+  for (std::size_t i = 0; i < num_rows; ++i) {
+    html += fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td>", name_of(shares[i]), shares[i].count);
+    html += milliseconds(shares[i].time) + share_cell(shares[i].time, step) + "</tr>\n";
   }
   return html + "</tbody></table>\n";
 }

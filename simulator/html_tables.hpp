@@ -26,6 +26,9 @@ std::string hops_table(const SimReport& report, const UnitBytes& bytes, int micr
 // A row per interface.
 std::string loads_table(const HtmlPage& page, SimTime step, const HtmlLimits& limits);
 
+// A row per kind and rank on the longest chain, the longest first.
+std::string path_table(const HtmlPage& page, SimTime step, const HtmlLimits& limits);
+
 // A row per x, a column per line.
 std::string curve_table(const HtmlCurve& curve);
 

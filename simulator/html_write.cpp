@@ -102,10 +102,12 @@ class PageWriter {
       return put(hops_table(report_, costs_.bytes(), program_.layout.microbatches(), limits_));
     }
     if (place == "loads_table") return put(loads_table(page_, timeline_.step, limits_));
+    if (place == "path_table") return put(path_table(page_, timeline_.step, limits_));
     if (place == "curve_table") return put(curve_table(page_.overhead));
     if (place == "facts") return put(facts());
     if (place == "actions") return put(base64(actions_.bytes));
     if (place == "messages") return put(base64(messages_.bytes));
+    if (place == "path") return put(base64(path_stream(page_.path, tick_, limits_)));
     if (place == "transfers") return put(base64(transfer_stream(program_)));
     if (place == "memory") return put(base64(memory_));
     throw std::logic_error(fmt::format("the page's skeleton has an unknown place {}", place));

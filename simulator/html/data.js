@@ -53,6 +53,7 @@ class NumberReader {
 }
 
 const OPS = ['F', 'B', 'I', 'W'];
+const [PATH_WIRE, PATH_QUEUE, PATH_WAIT] = [3, 4, 5];  // the others compute
 const OP_NAMES = ['forward', 'backward', 'backward for inputs', 'backward for weights'];
 
 function readTransfers() {
@@ -164,6 +165,33 @@ function readMessages(transfers) {
   }
   if (count !== facts.messages.kept || !reader.isAtEnd()) throw new Error(`${count} messages were read`);
   return messages;
+}
+
+// The longest chain, in order of time: from start[i] to end[i] on rank[i], or on the way from it to to[i]. What happens
+// to one message after the other, launch, queue and wire, is one piece.
+function readPath() {
+  const reader = new NumberReader(bytesOf('path'));
+  const path = {start: [], end: [], rank: [], to: [], isWait: []};
+  let time = 0;
+  for (let left = reader.next(); left > 0; left -= 1) {
+    const kind = reader.next();
+    const rank = reader.next();
+    const to = kind === PATH_WIRE || kind === PATH_QUEUE ? reader.next() : rank;
+    const last = path.end.length - 1;
+    const begin = time;
+    time += reader.next();
+    if (to !== rank && last >= 0 && path.rank[last] === rank && path.to[last] === to) {
+      path.end[last] = time;
+    } else {
+      path.start.push(begin);
+      path.end.push(time);
+      path.rank.push(rank);
+      path.to.push(to);
+      path.isWait.push(kind === PATH_WAIT);
+    }
+  }
+  if (!reader.isAtEnd()) throw new Error('the longest chain was not read to its end');
+  return path;
 }
 
 // Per rank: times, bytes[point * classes + class], totals, chunks, and the place of the peak.

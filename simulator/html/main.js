@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Starts the page, and keeps what is looked at in the address: #from=..&to=..&rank=..&action=..&messages=1&theme=dark,
+// Starts the page, and keeps what is looked at in the address: #from=..&to=..&rank=..&action=..&messages=1&chain=1&theme=dark,
 // so that a link to the page shows the same place.
 
 function applyTheme(choice) {
@@ -20,7 +20,7 @@ function start() {
   readPalette();
 
   const transfers = readTransfers();
-  const line = new Timeline(readActions(), readMessages(transfers), transfers);
+  const line = new Timeline(readActions(), readMessages(transfers), transfers, readPath());
   timelineLegend(line);
   const series = readMemory();
   const memory = series.length > 0 ? new MemoryChart(line, series) : null;
@@ -75,6 +75,7 @@ function goTo(line, memory, address) {
     return address.get(name) !== null && value >= low && value <= high ? value : undefined;
   };
   if (address.get('messages') === '1') line.setMessages(true);
+  if (address.get('chain') === '1') line.setChain(true);
   const from = number('from', 0, STEP);
   const to = number('to', 0, STEP);
   const rank = number('rank', 0, facts.pp - 1);
@@ -93,6 +94,7 @@ function goTo(line, memory, address) {
     set('rank', selectedRank);
     set('action', selectedRank === undefined ? undefined : line.selected - line.actions.first[selectedRank]);
     set('messages', line.showMessages ? '1' : undefined);
+    set('chain', line.showChain ? '1' : undefined);
     try {
       history.replaceState(null, '', `#${now}`);
     } catch (refused) {

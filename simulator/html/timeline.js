@@ -7,15 +7,17 @@ const MARGIN = 46;  // left of them, for the names of ranks
 const STEP = Math.max(1, facts.step);
 
 class Timeline {
-  constructor(actions, messages, transfers) {
+  constructor(actions, messages, transfers, path) {
     this.actions = actions;
     this.messages = messages;
     this.transfers = transfers;
+    this.path = path;
     this.from = 0;
     this.to = STEP;
     this.top = 0;           // the first row, may be a fraction
     this.rowHeight = 0;
     this.showMessages = false;
+    this.showChain = false;
     this.allRanks = false;
     this.selected = -1;     // an action
     this.onView = [];       // called when the span changes
@@ -328,6 +330,8 @@ class Timeline {
     byId('zoom-out').addEventListener('click', () => this.zoom(2));
     byId('zoom-all').addEventListener('click', () => this.show(0, STEP));
     byId('show-messages').addEventListener('change', (event) => this.setMessages(event.target.checked));
+    byId('show-chain').addEventListener('change', (event) => this.setChain(event.target.checked));
+    byId('show-chain').parentElement.hidden = this.path.start.length === 0;
     byId('all-ranks').addEventListener('change', (event) => {
       this.allRanks = event.target.checked;
       this.layOut();
@@ -359,6 +363,13 @@ class Timeline {
     this.changed();
   }
 
+  setChain(on) {
+    this.showChain = on && this.path.start.length > 0;
+    byId('show-chain').checked = this.showChain;
+    timelineLegend(this);
+    this.changed();
+  }
+
   // Whether the key means something here.
   onKey(key, shift) {
     const {first} = this.actions;
@@ -372,6 +383,7 @@ class Timeline {
       case '0': this.show(0, STEP); return true;
       case 'Home': this.show(0, this.to - this.from); return true;
       case 'End': this.show(STEP - (this.to - this.from), STEP); return true;
+      case 'c': this.setChain(!this.showChain); return true;
       case 'm': this.setMessages(!this.showMessages); return true;
       case 'Escape': this.select(-1); return true;
       case 'n': if (this.selected < 0) this.select(near); else if (near + 1 < first[rank + 1]) this.select(near + 1); return true;

@@ -2,7 +2,7 @@
 // How the timeline is drawn. Where a row has more actions than a third of its pixels, each pixel gets the mean of what
 // it covers, so that a million actions take as long as the pixels and one pass over those in view.
 
-const drawn = {cells: 0, mixed: 0, messages: 0};
+const drawn = {cells: 0, mixed: 0, messages: 0, chain: 0};
 
 function drawLanes(line, surface) {
   const {g} = surface;
@@ -38,6 +38,7 @@ function drawLanes(line, surface) {
   g.rect(MARGIN, AXIS, line.width, bottom - AXIS);
   g.clip();
   if (line.showMessages) drawArrows(line, surface);
+  if (line.showChain) drawChain(line, surface);
   if (line.selected >= 0) drawSelection(line, surface);
   if (line.span) {
     g.fillStyle = palette.focus;
@@ -284,6 +285,19 @@ function drawArrows(line, surface) {
   surface.g.globalAlpha = 1;
 }
 
+// The longest chain: along the foot of the rows that compute, from row to row with its messages.
+function drawChain(line, surface) {
+  const {path} = line;
+  const foot = (rank) => line.yOf(rank) + Math.max(1, (line.showMessages ? Math.ceil(line.rowHeight * 0.62) : line.rowHeight) - 2.5);
+  const first = firstAbove(path.end, line.from, 0, path.end.length);
+  drawn.chain = 0;
+  for (let i = first; i < path.start.length && path.start[i] < line.to; i += 1) {
+    const isLong = path.to[i] === path.rank[i] && !path.isWait[i];
+    surface.line(line.xOf(path.start[i]), foot(path.rank[i]), line.xOf(path.end[i]), foot(path.to[i]), palette.mark, isLong ? 3 : 1.5);
+    drawn.chain += 1;
+  }
+}
+
 // All actions of the selected one's microbatch, its messages, and itself.
 function drawSelection(line, surface) {
   const {actions} = line;
@@ -360,6 +374,7 @@ function timelineLegend(line) {
   const entries = used.map((name) => [`${name} ${OP_NAMES[OPS.indexOf(name)]}`, palette[name]]);
   entries.push(['waiting for messages', palette.wait, true], ['idle', palette.idle]);
   if (line.showMessages) entries.push(['sending', palette.send], ['receiving', palette.receive]);
+  if (line.showChain) entries.push(['longest chain', palette.mark]);
   if (facts.vp > 1) entries.push([`paler: later of ${facts.vp} virtual stages`, 'transparent']);
   legend('timeline-legend', entries);
 }

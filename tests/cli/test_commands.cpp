@@ -1,5 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 // The keys and numbers that scripts of others rely on.
+#include <fmt/format.h>
+
 #include "cli/answer.hpp"
 #include "support/catch.hpp"
 
@@ -237,6 +239,13 @@ TEST_CASE("the page of a step is a file beside what is printed, the same each ti
     CHECK(run.out.find(shown) != std::string::npos);
   CHECK(run_plumb(sim + " --html p.html >j.json; cat p.html").out == run.out);
   CHECK(run_plumb(sim + " --html p.html").out == run_plumb(sim).out);
+  // The step and the rate say what they are of, and mean the same.
+  const std::string cluster = "sim --model kimi-linear-48b --cluster h100 --pp 4 --tokens 512 --json";
+  const std::string large = run_plumb(cluster + " --html p.html >j.json 2>/dev/null; cat p.html").out;
+  const double whole_ms = json::parse(run_plumb(cluster).out).at("step_with_end_us").get<double>() / 1000;
+  CHECK(large.find(fmt::format("the pipeline alone; {:.3f} ms with what comes after it", whole_ms)) !=
+        std::string::npos);
+  CHECK(large.find(fmt::format("over {:.3f} ms; ", whole_ms)) != std::string::npos);
   // Where there is nothing to compare the page says why.
   const std::string bare =
       run_plumb("sim --pp 2 --sublayers 8 --residual standard --html p.html >/dev/null; cat p.html").out;

@@ -125,6 +125,9 @@ async function drive() {
   check(await text('inspect') !== first, 'the key n goes to the next action');
   await key('m');
   check(await evaluate('page.line.showMessages && document.getElementById("show-messages").checked'), 'the key m shows messages');
+  await key('c');
+  const chain = await evaluate('({count: page.line.path.start.length, ends: page.line.path.end.every((end, i, all) => end === (i + 1 < all.length ? page.line.path.start[i + 1] : STEP)), drawn: drawn.chain})');
+  check(chain.count > 0 && chain.ends && chain.drawn > 0 && chain.drawn <= chain.count, `the key c shows the longest chain, ${chain.drawn} of ${chain.count} pieces without a gap`);
   await key('Escape');
   check(/Nothing is selected/.test(await text('inspect')), 'Escape clears');
 

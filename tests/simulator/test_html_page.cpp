@@ -4,6 +4,7 @@
 #include <numeric>
 #include <sstream>
 
+#include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
 #include "cache/support/programs.hpp"
@@ -100,6 +101,17 @@ void require_whole(const Step& step, const std::string& html) {
   REQUIRE(messages.size() == step.timeline.messages.size());
   for (std::size_t m = 0; m < messages.size(); ++m)
     REQUIRE(same_message(step, m, messages[m]));
+  const std::vector<PagePiece> path = path_of(html);
+  REQUIRE(path.size() == step.page.path.size());
+  for (std::size_t i = 0; i < path.size(); ++i) {
+    const PathPiece& piece = step.page.path[i];
+    REQUIRE(path[i].kind == static_cast<int>(piece.kind));
+    REQUIRE(path[i].rank == piece.rank.value);
+    REQUIRE(path[i].to == piece.to.value);
+    REQUIRE(path[i].begin == piece.begin.count());
+    REQUIRE(path[i].end == piece.end.count());
+  }
+  REQUIRE(path.back().end == step.timeline.step.count());
 }
 
 void require_self_contained(const std::string& html) {
@@ -195,12 +207,31 @@ TEST_CASE("what a page shows is what the report says", "[simulator]") {
     text += element.text + "\n";
   for (const HtmlFact& figure : step.page.figures)
     CHECK(text.find(figure.value) != std::string::npos);
-  CHECK(count_of(document, "table") == 3);
+  CHECK(count_of(document, "table") == 4);
   for (const XmlElement& element : document.elements) {
     if (element.name == "th") CHECK(element.attributes.contains("scope"));
     if (element.name == "canvas")
       CHECK((element.attributes.contains("role") || element.attributes.contains("aria-hidden")));
   }
+}
+
+TEST_CASE("a page's longest chain is a table of what adds up to the step, and no more than that where it is long",
+          "[simulator]") {
+  const Step step(small_program(Policy::cached), unit_time(us(50)));
+  const std::string html = step.html();
+  const std::vector<PathShare> shares = path_shares(step.page.path);
+  std::size_t at = 0;
+  for (const PathShare& share : shares) {
+    at = html.find(fmt::format("<tr><th scope=\"row\">{}</th><td>{}</td><td>{:.3f}</td>", name_of(share), share.count,
+                               to_us(share.time) / 1000),
+                   at);
+    CAPTURE(name_of(share));
+    REQUIRE(at != std::string::npos);
+  }
+  const std::string table_only = step.html({.path_pieces = step.page.path.size() - 1});
+  CHECK(path_of(table_only).empty());
+  CHECK(table_only.find(name_of(shares[0])) != std::string::npos);
+  CHECK(step.html({.table_rows = 2}).find("The longest 2 of ") != std::string::npos);
 }
 
 TEST_CASE("a page's memory is the curve of every class, and its peak survives thinning", "[simulator]") {

@@ -141,6 +141,22 @@ std::vector<PageMessage> messages_of(std::string_view page, std::size_t num_tran
   return messages;
 }
 
+std::vector<PagePiece> path_of(std::string_view page) {
+  Numbers numbers(script_of(page, "path"));
+  std::vector<PagePiece> path;
+  std::int64_t at = 0;
+  for (std::int64_t left = numbers.next(); left > 0; --left) {
+    PagePiece& piece = path.emplace_back();
+    piece.kind = numbers.next_int();
+    piece.rank = numbers.next_int();
+    piece.to = piece.kind == 3 || piece.kind == 4 ? numbers.next_int() : piece.rank;
+    piece.begin = at;
+    piece.end = at += numbers.next();
+  }
+  numbers.require_end();
+  return path;
+}
+
 std::vector<std::vector<PageMemoryPoint>> memory_of(std::string_view page, int num_ranks, std::size_t num_classes) {
   Numbers numbers(script_of(page, "memory"));
   std::vector<std::vector<PageMemoryPoint>> ranks;

@@ -36,6 +36,14 @@ struct PageMessage {
   std::int64_t posted = 0;
 };
 
+struct PagePiece {
+  int kind = 0;
+  int rank = 0;
+  int to = 0;
+  std::int64_t begin = 0;
+  std::int64_t end = 0;
+};
+
 struct PageMemoryPoint {
   std::int64_t at = 0;
   std::vector<std::int64_t> bytes;  // [class]
@@ -51,6 +59,7 @@ XmlDocument markup_of(std::string_view page);
 // Throw std::runtime_error where a stream is cut off or longer than it says.
 std::vector<std::vector<PageAction>> actions_of(std::string_view page, int num_ranks, int num_stages);
 std::vector<PageMessage> messages_of(std::string_view page, std::size_t num_transfers);
+std::vector<PagePiece> path_of(std::string_view page);
 std::vector<std::vector<PageMemoryPoint>> memory_of(std::string_view page, int num_ranks, std::size_t num_classes);
 
 }  // namespace plumb::test

@@ -10,6 +10,7 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <string_view>
 #include <vector>
 
@@ -28,6 +29,8 @@ enum class PathKind : std::uint8_t {
   queue,  // both ends ready, not moving or moving more slowly than alone
   wait    // anything else: a thread not yet awake, nothing to do
 };
+
+constexpr bool is_message(PathKind kind) { return kind == PathKind::wire || kind == PathKind::queue; }
 
 std::string_view to_string(PathKind kind);  // "F", "B", "W", "wire", "queue", "wait"
 
@@ -53,5 +56,8 @@ struct PathShare {
 
 // Pieces of the same kind and ranks together, the longest first.
 std::vector<PathShare> path_shares(const std::vector<PathPiece>& path);
+
+// "B of rank 3", "message queued, rank 2 to rank 1".
+std::string name_of(const PathShare& share);
 
 }  // namespace plumb

@@ -16,6 +16,7 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/cost_model.hpp"
+#include "plumb/simulator/critical_path.hpp"
 #include "plumb/simulator/memory_classes.hpp"
 #include "plumb/simulator/network_model.hpp"
 #include "plumb/simulator/report.hpp"
@@ -107,7 +108,8 @@ struct HtmlPage {
   HtmlSplit split;
   std::vector<HtmlLink> links;
   std::vector<HtmlLoad> loads;
-  HtmlCurve overhead;  // step / step with a standard residual - 1, over the rate of the links
+  std::vector<PathPiece> path;  // the longest chain, in order of time, without gaps; empty: not shown
+  HtmlCurve overhead;           // step / step with a standard residual - 1, over the rate of the links
 };
 
 // What a page holds at most; together less than 20 MB.
@@ -118,12 +120,14 @@ struct HtmlLimits {
   std::size_t message_bytes = 4'500'000;
   std::size_t memory_points = 150'000;  // of all ranks together; more are thinned, peaks kept
   std::size_t links = 8'192;            // the ones with the most bytes
+  std::size_t path_pieces = 100'000;    // of the longest chain; where there are more it is a table only
   std::size_t table_rows = 256;
 };
 
-// Memory, split, links, loads, and the figures that a SimReport has: step, bubble, exposed communication, traffic,
-// peak. The title is the schedule's name. `report` and `timeline` must come from the program, the costs and, where
-// there is one, the network. Without `device` memory is what passes between chunks, in its slots, as `costs` weighs it.
+// Memory, split, links, loads, the longest chain, and figures: step, bubble, exposed communication, the kinds of what
+// is on the longest chain, traffic, peak. The title is the schedule's name. `report` and `timeline` must come from the
+// program, the costs and, where there is one, the network. Without `device` memory is what passes between chunks, in
+// its slots, as `costs` weighs it.
 HtmlPage make_html_page(const Program& program, const CostModel& costs, const Timeline& timeline,
                         const SimReport& report, const NetworkModel* network = nullptr,
                         const DeviceBytes* device = nullptr);
