@@ -35,9 +35,8 @@ struct ResidentKernel {
 
   /// The ring in so many bytes of shared memory; without slots if they are too few.
   static RowRing<V> ring_in(std::int64_t width, int num_sources, int shared_bytes) {
-    return num_sources > kMostResident
-               ? RowRing<V>{num_sources, 0, 1, 0}
-               : RowRing<V>::fitting(width, num_sources, shared_bytes - table_bytes(row_threads(width), num_sources));
+    return RowRing<V>::fitting(width, num_sources, kMostResident,
+                               shared_bytes - table_bytes(row_threads(width), num_sources));
   }
   LaunchShape shape() const {
     const int threads = row_threads(width);

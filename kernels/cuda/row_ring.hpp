@@ -30,8 +30,11 @@ struct RowRing {
     return static_cast<int>((width + columns - 1) / columns);
   }
 
-  /// The ring that fits, at most two tokens; none if not even one does.
-  static RowRing fitting(std::int64_t width, int num_sources, int bytes) {
+  /// The ring that fits, at most two tokens; none if not even one does, or of more sources than `most_sources`.
+  static RowRing fitting(std::int64_t width, int num_sources, int most_sources, int bytes) {
+    if (num_sources > most_sources) {
+      return {num_sources, 0, 1, 0};
+    }
     const int threads = row_threads(width);
     const int slices = slices_of(width);
     const int fit = bytes / slot_bytes(threads, num_sources);

@@ -37,9 +37,7 @@ struct TensorKernel {
 
   /// The ring in so many bytes of shared memory; without slots if it cannot be.
   static RowRing<V> ring_in(std::int64_t width, int num_sources, int shared_bytes) {
-    return num_sources > kTensorSources
-               ? RowRing<V>{num_sources, 0, 1, 0}
-               : RowRing<V>::fitting(width, num_sources, shared_bytes - table_bytes(row_threads(width)));
+    return RowRing<V>::fitting(width, num_sources, kTensorSources, shared_bytes - table_bytes(row_threads(width)));
   }
   LaunchShape shape() const {
     const int threads = row_threads(width);

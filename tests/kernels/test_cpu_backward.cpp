@@ -10,62 +10,13 @@ using namespace plumb::testing;
 
 namespace {
 
-/// Two phases backward: fp32 mixture and log sums again, merge by merge, then all closed sources at once.
-template <class V>
-Gradients<float> fast(const CpuCase<V>& in) {
-  const DepthProblem& problem = in.problem;
-  const std::int64_t size = problem.tokens * problem.width;
-  const std::size_t n = in.sources.size();
-  const std::size_t readers = in.queries.size();
-  TestExecution execution;
-  Gradients<float> out;
-  const auto list = in.list();
-  const DepthSource later{in.partial.data(), nullptr};
-  std::vector<Rows<float>> delta(readers, poison<float>(problem.tokens));
-  std::vector<Rows<float>> lse = delta;
-  std::vector<Rows<float>> sums(readers, zeros<float>(num_token_runs(problem.tokens) * problem.width));
-  std::vector<InterBlockReader> all;
-  Rows<V> h = not_a_number<V>(size);
-  for (std::size_t l = 0; l < readers; ++l) {
-    Rows<float> o = poison<float>(size);
-    Rows<float> lse_o = poison<float>(problem.tokens);
-    const PhaseOneQuery one{in.queries[l].data(), o.data(), lse_o.data()};
-    cpu::phase_one_forward(problem, {list, {&one, 1}, true}, execution(problem, n, 1));
-    MergeForward merge{o.data(), lse_o.data(), {&later, 1}, in.queries[l].data(), h.data(), lse[l].data()};
-    merge.fp32_mixture = true;
-    cpu::merge_forward(problem, merge, execution(problem, 1, 1));
-    out.partials.push_back(zeros<float>(size));
-    cpu::merge_backward(problem,
-                        {o.data(),
-                         lse_o.data(),
-                         {&later, 1},
-                         in.queries[l].data(),
-                         in.grads[l].data(),
-                         lse[l].data(),
-                         delta[l].data(),
-                         out.partials[l].data(),
-                         sums[l].data()},
-                        execution(problem, 1, 1));
-    all.push_back({in.queries[l].data(), in.grads[l].data(), lse[l].data(), delta[l].data(), sums[l].data(), false});
-  }
-  out.sources.assign(n, poison<float>(size));
-  std::vector<DepthSourceGradient> gradients;
-  for (std::size_t i = 0; i < n; ++i) {
-    gradients.push_back({list[i], out.sources[i].data(), true});
-  }
-  cpu::inter_block_backward(problem, {gradients, all}, execution(problem, n, readers));
-  for (std::size_t l = 0; l < readers; ++l) {
-    out.queries.push_back(query_gradient(problem, sums[l], in.queries[l]));
-  }
-  return out;
-}
-
 template <class V>
 void check_backward(std::int64_t tokens, std::int64_t width, int n, int readers, double query_norm, bool many) {
   INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", readers "
                              << readers << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, readers, query_norm);
-  check_gradients(fast(in), Exact(WideCase(in)), many);
+  CpuRun fast;
+  check_gradients(two_phase_gradients(in, fast), Exact(WideCase(in)), many);
 }
 
 template <class V>

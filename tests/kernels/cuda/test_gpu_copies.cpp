@@ -5,53 +5,16 @@
 
 using namespace plumb;
 using namespace plumb::testing;
-using cuda_detail::Operators;
 
 namespace {
 
+/// `shared_bytes`: what a block may have.
 template <class V>
-struct Mixtures {
-  std::vector<Rows<V>> o;
-  std::vector<Rows<float>> lse;
-  std::vector<Rows<float>> scales;
-  std::int64_t launches;
-
-  /// `shared_bytes`: what a block may have.
-  Mixtures(const CpuCase<V>& in, int shared_bytes, simt::Order order = simt::Order::ascending, int turn = 2) {
-    const DepthProblem& problem = in.problem;
-    simt::Machine gpu(order);
-    gpu.limit_shared_bytes(shared_bytes);
-    gpu.take_in_turn(turn);
-    GpuWorkspace workspace;
-    o.assign(in.queries.size(), not_a_number<V>(problem.tokens * problem.width));
-    lse.assign(in.queries.size(), poison<float>(problem.tokens));
-    scales.assign(in.sources.size(), poison<float>(problem.tokens));
-    std::vector<PhaseOneQuery> all;
-    for (std::size_t l = 0; l < o.size(); ++l) {
-      all.push_back({in.queries[l].data(), o[l].data(), lse[l].data()});
-    }
-    std::vector<DepthSource> sources = in.list();
-    std::vector<void*> scales_out;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      sources[i].inverse_rms = nullptr;
-      scales_out.push_back(scales[i].data());
-    }
-    Operators<V>::phase_one(gpu, problem, {sources, all, false, scales_out},
-                            workspace(problem, sources.size(), all.size()));
-    launches = gpu.num_launches();
-  }
-
-  bool same_bits(const Mixtures& other) const {
-    bool same = true;
-    for (std::size_t l = 0; l < o.size(); ++l) {
-      same = same && same_rows(o[l], other.o[l]) && same_rows(lse[l], other.lse[l]);
-    }
-    for (std::size_t i = 0; i < scales.size(); ++i) {
-      same = same && same_rows(scales[i], other.scales[i]);
-    }
-    return same;
-  }
-};
+Mixtures<V> mixed(const CpuCase<V>& in, int shared_bytes, simt::Order order = simt::Order::ascending, int turn = 2) {
+  GpuRun<V> run(order, false, turn);
+  run.gpu().limit_shared_bytes(shared_bytes);
+  return Mixtures<V>(run, in.problem, without_scales(in.list()), in.queries);
+}
 
 constexpr int kAll = 227 << 10;
 
@@ -60,8 +23,8 @@ void check_same_bits(std::int64_t tokens, std::int64_t width, int n, int queries
   INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", queries "
                              << queries);
   const CpuCase<V> in(tokens, width, n, queries, 2.0);
-  const Mixtures<V> plain(in, 0);
-  const Mixtures<V> copied(in, shared_bytes);
+  const Mixtures<V> plain = mixed(in, 0);
+  const Mixtures<V> copied = mixed(in, shared_bytes);
   CHECK(plain.launches == 2 * copied.launches);  // else the rows did not fit and nothing is compared
   CHECK(plain.same_bits(copied));
 }
@@ -85,15 +48,15 @@ TEST_CASE("on the GPU phase one has the same bits however much of the next token
     check_same_bits<Bf16>(2, 2304, 3, 1, tables + slots * slot);
   }
   const CpuCase<Bf16> in(2, 2304, 3, 1, 2.0);
-  CHECK(Mixtures<Bf16>(in, tables + 2 * slot - 1).launches == 2);  // no room: as without
+  CHECK(mixed(in, tables + 2 * slot - 1).launches == 2);  // no room: as without
 }
 
 TEST_CASE("on the GPU a block may take any number of tokens in turn, and threads run in any order", "[gpu]") {
   const CpuCase<Bf16> in(7, 520, 4, 3, 2.0);
-  const Mixtures<Bf16> base(in, 0);
+  const Mixtures<Bf16> base = mixed(in, 0);
   for (const int turn : {1, 3, 7, 16}) {
-    CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::ascending, turn)));
+    CHECK(base.same_bits(mixed(in, kAll, simt::Order::ascending, turn)));
   }
-  CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::descending, 3)));
-  CHECK(base.same_bits(Mixtures<Bf16>(in, kAll, simt::Order::shuffled, 3)));
+  CHECK(base.same_bits(mixed(in, kAll, simt::Order::descending, 3)));
+  CHECK(base.same_bits(mixed(in, kAll, simt::Order::shuffled, 3)));
 }

@@ -1,48 +1,25 @@
 // SPDX-License-Identifier: Apache-2.0
 // Kernels for tensor cores, on simulated blocks whose products cut off their sums, against double arithmetic.
-#include "kernels/cuda/gpu_bounds.hpp"
 #include "kernels/cuda/gpu_gradients.hpp"
+#include "kernels/support/forward_bounds.hpp"
 #include "kernels/support/sampling.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
 using namespace plumb::testing;
-using cuda_detail::Operators;
 
 namespace {
 
 template <class V>
-struct Mixtures {
-  std::vector<Rows<V>> o;
-  std::vector<Rows<float>> lse;
-  std::vector<Rows<float>> scales;
-  std::int64_t launches;
-
-  /// With `known`, 1/rms is given; else computed and handed out.
-  explicit Mixtures(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, bool known = false, int turn = 2)
-      : Mixtures(in.problem, in.list(), in.queries, order, known, turn) {}
-  Mixtures(const DepthProblem& problem, std::vector<DepthSource> sources, const std::vector<Rows<float>>& queries,
-           simt::Order order, bool known, int turn) {
-    simt::Machine gpu(order);
-    gpu.take_in_turn(turn);
-    GpuWorkspace workspace;
-    o.assign(queries.size(), not_a_number<V>(problem.tokens * problem.width));
-    lse.assign(queries.size(), poison<float>(problem.tokens));
-    scales.assign(sources.size(), poison<float>(problem.tokens));
-    std::vector<PhaseOneQuery> all;
-    for (std::size_t l = 0; l < o.size(); ++l) {
-      all.push_back({queries[l].data(), o[l].data(), lse[l].data()});
-    }
-    std::vector<void*> scales_out;
-    for (std::size_t i = 0; i < sources.size(); ++i) {
-      sources[i].inverse_rms = known ? sources[i].inverse_rms : nullptr;
-      scales_out.push_back(scales[i].data());
-    }
-    Operators<V>::phase_one(gpu, problem, {sources, all, false, scales_out},
-                            workspace(problem, sources.size(), all.size()), true);
-    launches = gpu.num_launches();
-  }
-};
+Mixtures<V> mixed(const DepthProblem& problem, const std::vector<DepthSource>& sources,
+                  const std::vector<Rows<float>>& queries, simt::Order order = simt::Order::ascending, int turn = 2) {
+  GpuRun<V> run(order, true, turn);
+  return Mixtures<V>(run, problem, sources, queries);
+}
+template <class V>
+Mixtures<V> mixed(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, int turn = 2) {
+  return mixed<V>(in.problem, without_scales(in.list()), in.queries, order, turn);
+}
 
 template <class V>
 void check_forward(std::int64_t tokens, std::int64_t width, int n, int queries, double query_norm, bool known = false) {
@@ -50,7 +27,7 @@ void check_forward(std::int64_t tokens, std::int64_t width, int n, int queries, 
                              << queries << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, queries, query_norm);
   const WideCase wide(in);
-  const Mixtures<V> got(in, simt::Order::ascending, known);
+  const Mixtures<V> got = mixed<V>(in.problem, known ? in.list() : without_scales(in.list()), in.queries);
   CHECK(got.launches == (queries + 15) / 16);  // else tensor cores had no part in it
   const double sole = n == 1 ? 0.0 : 1.0;      // a sole source is copied
   for (std::size_t l = 0; l < got.o.size(); ++l) {
@@ -109,9 +86,9 @@ TEST_CASE("on tensor cores gradients that fp16 could not hold keep their relativ
 
 TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a token's place", "[gpu][tensor]") {
   const CpuCase<Bf16> in(5, 264, 5, 3, 3.0);
-  const Mixtures<Bf16> base(in);
+  const Mixtures<Bf16> base = mixed(in);
   for (const simt::Order order : {simt::Order::descending, simt::Order::shuffled}) {
-    const Mixtures<Bf16> other(in, order, false, 5);  // tokens in turn: more than the ring holds
+    const Mixtures<Bf16> other = mixed(in, order, 5);  // tokens in turn: more than the ring holds
     CHECK(other.lse == base.lse);
     CHECK(same_rows(other.o[2], base.o[2]));
   }
@@ -121,7 +98,7 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
   for (std::size_t i = 0; i < tail.size(); ++i) {
     tail[i] = {in.sources[i].data() + 3 * 264, in.scales[i].data() + 3};
   }
-  const Mixtures<Bf16> part(problem, tail, in.queries, simt::Order::ascending, false, 1);
+  const Mixtures<Bf16> part = mixed<Bf16>(problem, without_scales(tail), in.queries, simt::Order::ascending, 1);
   CHECK(same_bytes(part.o[1].data(), base.o[1].data() + 3 * 264, 2 * 264 * sizeof(Bf16)));
   const Gradients<float> once = on_gpu(in, simt::Order::ascending, true);
   const Gradients<float> again = on_gpu(in, simt::Order::shuffled, true, 5);
@@ -131,7 +108,7 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
 
 TEST_CASE("on tensor cores zero queries give the mean and what is not finite stays in its token", "[gpu][tensor]") {
   CpuCase<Bf16> in(3, 104, 4, 1, 0.0);
-  const Mixtures<Bf16> mean(in);
+  const Mixtures<Bf16> mean = mixed(in);
   for (std::size_t k = 0; k < mean.o[0].size(); ++k) {
     float sum = 0;
     for (const auto& each : in.sources) {
@@ -142,7 +119,7 @@ TEST_CASE("on tensor cores zero queries give the mean and what is not finite sta
   in.sources[1][104 + 5] = to_bf16(std::numeric_limits<float>::quiet_NaN());
   in.sources[3][104 + 7] = to_bf16(std::numeric_limits<float>::infinity());
   in.rescale();
-  const Mixtures<Bf16> spoilt(in);
+  const Mixtures<Bf16> spoilt = mixed(in);
   CHECK(same_bytes(spoilt.o[0].data(), mean.o[0].data(), 104 * sizeof(Bf16)));
   CHECK(same_bytes(spoilt.o[0].data() + 208, mean.o[0].data() + 208, 104 * sizeof(Bf16)));
   CHECK(std::isnan(widened(spoilt.o[0][104])));
@@ -166,14 +143,14 @@ TEST_CASE("on tensor cores weights lose nothing where sources cancel", "[gpu][te
   const WideCase wide(in);
   const Expected expected(wide.problem, wide.list(2), wide.queries[0]);
   CHECK(*std::max_element(expected.h.begin(), expected.h.end()) < 1e-4);
-  check_mixture(Mixtures<Bf16>(in).o[0], expected, 1.0, kBounds<Bf16>.rounding);
+  check_mixture(mixed(in).o[0], expected, 1.0, kBounds<Bf16>.rounding);
 }
 
 TEST_CASE("tensor cores are left out where they cannot be used", "[gpu][tensor]") {
   const CpuCase<Bf16> many(2, 24, 17, 1, 1.0);  // sources
-  CHECK(Mixtures<Bf16>(many).launches == 1);
+  CHECK(mixed(many).launches == 1);
   const CpuCase<Bf16> odd(2, 23, 2, 9, 1.0);
-  CHECK(Mixtures<Bf16>(odd).launches == 4);
+  CHECK(mixed(odd).launches == 4);
   const CpuCase<float> wide(2, 24, 2, 9, 1.0);
-  CHECK(Mixtures<float>(wide).launches == 2);
+  CHECK(mixed(wide).launches == 2);
 }

@@ -58,6 +58,16 @@ bool same_rows(const Rows<V>& a, const Rows<V>& b) {
   return a.size() == b.size() && (a.empty() || same_bytes(a.data(), b.data(), a.size() * sizeof(V)));
 }
 
+/// dq from its sums, by the reference.
+template <class A>
+Rows<A> reduced_query_gradient(const DepthProblem& problem, Rows<A>& sums, const Rows<A>& query) {
+  const Rows<A> ones(static_cast<std::size_t>(problem.width), A(1));
+  Rows<A> dq = zeros<A>(problem.width);
+  Rows<A> unused = dq;
+  reduce_query_gradient(problem, {sums.data(), query.data(), ones.data(), dq.data(), unused.data()});
+  return dq;
+}
+
 /// An Execution that owns its threads and its workspace, poisoned before every use.
 class TestExecution {
  public:
@@ -75,6 +85,32 @@ class TestExecution {
   cpu::Isa isa_;
   cpu::CpuThreads threads_;
   std::vector<std::byte> memory_;
+};
+
+/// The fast operators of the CPU by the names under which checks call those of any device.
+class CpuRun {
+ public:
+  void phase_one(const DepthProblem& problem, const PhaseOneForward& args) {
+    cpu::phase_one_forward(problem, args, execution_(problem, args.sources.size(), args.queries.size()));
+  }
+  void aggregate(const DepthProblem& problem, const AggregateForward& args) {
+    cpu::aggregate_forward(problem, args, execution_(problem, args.sources.size(), 1));
+  }
+  void merge(const DepthProblem& problem, const MergeForward& args) {
+    cpu::merge_forward(problem, args, execution_(problem, args.later.size(), 1));
+  }
+  void merge_backward(const DepthProblem& problem, const MergeBackward& args) {
+    cpu::merge_backward(problem, args, execution_(problem, args.later.size(), 1));
+  }
+  void inter_block_backward(const DepthProblem& problem, const InterBlockBackward& args) {
+    cpu::inter_block_backward(problem, args, execution_(problem, args.sources.size(), args.readers.size()));
+  }
+  Rows<float> query_gradient(const DepthProblem& problem, Rows<float>& sums, const Rows<float>& query) {
+    return reduced_query_gradient(problem, sums, query);
+  }
+
+ private:
+  TestExecution execution_;
 };
 
 /// Closed sources, one open partial, queries and gradients G = dL/dh per query.

@@ -21,15 +21,6 @@ struct Gradients {
   std::vector<Rows<A>> queries;
 };
 
-template <class A>
-Rows<A> query_gradient(const DepthProblem& problem, Rows<A>& sums, const Rows<A>& query) {
-  const Rows<A> ones(static_cast<std::size_t>(problem.width), A(1));
-  Rows<A> dq = zeros<A>(problem.width);
-  Rows<A> unused = dq;
-  reduce_query_gradient(problem, {sums.data(), query.data(), ones.data(), dq.data(), unused.data()});
-  return dq;
-}
-
 /// Each sublayer's aggregate on its own, in double; the closed sources' gradients add up. Also what each dq would be if
 /// nothing cancelled: sum over tokens and sources of p (|u| + |delta|) |k|.
 struct Exact {
@@ -51,7 +42,7 @@ struct Exact {
       }
       all.push_back({list[n], gradients.partials[l].data(), false});
       aggregate_backward(problem, {all, in.queries[l].data(), in.grads[l].data(), sums.data()});
-      gradients.queries.push_back(query_gradient(problem, sums, in.queries[l]));
+      gradients.queries.push_back(reduced_query_gradient(problem, sums, in.queries[l]));
       magnitudes.push_back(magnitude(in, list, l));
     }
   }
@@ -89,6 +80,56 @@ struct Exact {
     return sum;
   }
 };
+
+/// Two phases backward: fp32 mixture and log sums again, merge by merge, then all closed sources at once. `run` has the
+/// operators under test.
+template <class V, class Run>
+Gradients<float> two_phase_gradients(const CpuCase<V>& in, Run& run) {
+  const DepthProblem& problem = in.problem;
+  const std::int64_t size = problem.tokens * problem.width;
+  const std::size_t n = in.sources.size();
+  const std::size_t readers = in.queries.size();
+  Gradients<float> out;
+  const auto list = in.list();
+  const DepthSource later{in.partial.data(), nullptr};
+  std::vector<Rows<float>> delta(readers, poison<float>(problem.tokens));
+  std::vector<Rows<float>> lse = delta;
+  std::vector<Rows<float>> sums(readers, zeros<float>(num_token_runs(problem.tokens) * problem.width));
+  std::vector<InterBlockReader> all;
+  Rows<V> h = not_a_number<V>(size);
+  for (std::size_t l = 0; l < readers; ++l) {
+    Rows<float> o = poison<float>(size);
+    Rows<float> lse_o = poison<float>(problem.tokens);
+    const void* query = in.queries[l].data();
+    const void* grad = in.grads[l].data();
+    const PhaseOneQuery one{query, o.data(), lse_o.data()};
+    run.phase_one(problem, {list, {&one, 1}, true});
+    MergeForward merge{o.data(), lse_o.data(), {&later, 1}, query, h.data(), lse[l].data()};
+    merge.fp32_mixture = true;
+    run.merge(problem, merge);
+    out.partials.push_back(zeros<float>(size));
+    run.merge_backward(problem, {o.data(),
+                                 lse_o.data(),
+                                 {&later, 1},
+                                 query,
+                                 grad,
+                                 lse[l].data(),
+                                 delta[l].data(),
+                                 out.partials[l].data(),
+                                 sums[l].data()});
+    all.push_back({query, grad, lse[l].data(), delta[l].data(), sums[l].data(), false});
+  }
+  out.sources.assign(n, poison<float>(size));
+  std::vector<DepthSourceGradient> gradients;
+  for (std::size_t i = 0; i < n; ++i) {
+    gradients.push_back({list[i], out.sources[i].data(), true});
+  }
+  run.inter_block_backward(problem, {gradients, all});
+  for (std::size_t l = 0; l < readers; ++l) {
+    out.queries.push_back(run.query_gradient(problem, sums[l], in.queries[l]));
+  }
+  return out;
+}
 
 /// The bounds of all gradients. `many`: enough tokens that a relative error of dq means something; with few, dq is what
 /// cancellation leaves.
@@ -142,11 +183,11 @@ void check_aggregate_backward(std::int64_t tokens, std::int64_t width, int n, bo
   for (std::size_t i = 0; i < count; ++i) {
     CHECK(relative_l2(got[i], expected[i]) <= 1e-5);
   }
-  const Rows<float> dq = query_gradient(in.problem, sums, in.queries[0]);
+  const Rows<float> dq = reduced_query_gradient(in.problem, sums, in.queries[0]);
   if (n == 1) {
     CHECK(same_rows(dq, zeros<float>(width)));
   } else {
-    CHECK(relative_l2(dq, query_gradient(wide.problem, wide_sums, wide.queries[0])) <= 2e-5);
+    CHECK(relative_l2(dq, reduced_query_gradient(wide.problem, wide_sums, wide.queries[0])) <= 2e-5);
   }
 }
 

@@ -1,5 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-// gpu_bounds.hpp: how far the GPU's forward operators may be from double arithmetic on the same stored inputs.
+// forward_bounds.hpp: how far fast forward operators may be from double arithmetic on the same stored inputs.
+//
+// A logit's error scales with |q| sqrt(d) (Cauchy and Schwarz); a mixture's with its logits' errors and, in a short
+// format, with one rounding (two after a merge of a rounded mixture).
 #pragma once
 
 #include <algorithm>
@@ -77,6 +80,53 @@ inline void check_lse(const Rows<float>& got, const Expected& expected) {
     const double scale = std::max(1.0, std::max(std::abs(expected.lse[t]), expected.largest[t]));
     CHECK(std::abs(static_cast<double>(got[t]) - expected.lse[t]) <= expected.logit_error + 12 * kUlp * scale);
   }
+}
+
+/// What phase one made of one query over `num_sources`, in storage and in fp32.
+template <class V>
+void check_phase_one(const Rows<V>& o, const Rows<float>& wide_o, const Rows<float>& lse, std::size_t num_sources,
+                     const Expected& closed) {
+  const double sole = num_sources == 1 ? 0.0 : 1.0;  // a sole source is copied
+  check_mixture(o, closed, sole * kBounds<V>.mixture_l2, sole * kBounds<V>.rounding);
+  check_mixture(wide_o, closed, sole * 3e-6, 0);
+  check_lse(lse, closed);
+}
+
+/// Query l's aggregate, and the open partial that joins: to the stored mixture, to the fp32 one, and directly. `run`
+/// has the operators under test.
+template <class V, class Run>
+void check_merges(Run& run, const CpuCase<V>& in, std::size_t l, const Rows<V>& o, const Rows<float>& wide_o,
+                  const Rows<float>& lse, const Expected& closed, const Expected& joined) {
+  const DepthProblem& problem = in.problem;
+  const Bounds bounds = kBounds<V>;
+  const double sole = in.sources.size() == 1 ? 0.0 : 1.0;
+  const Rows<V> unwritten = not_a_number<V>(problem.tokens * problem.width);
+  const auto sources = in.list();
+  Rows<V> h = unwritten;
+  Rows<float> lse_h = poison<float>(problem.tokens);
+  run.aggregate(problem, {sources, in.queries[l].data(), h.data(), lse_h.data()});
+  check_mixture(h, closed, sole * bounds.mixture_l2, sole * bounds.rounding);
+  check_lse(lse_h, closed);
+
+  const DepthSource later{in.partial.data(), nullptr};
+  h = unwritten;
+  MergeForward merge{o.data(), lse.data(), {&later, 1}, in.queries[l].data(), h.data(), lse_h.data()};
+  run.merge(problem, merge);
+  check_mixture(h, joined, bounds.merged_l2, bounds.rounding, bounds.rounding);
+  check_lse(lse_h, joined);
+  h = unwritten;
+  merge.o = wide_o.data();
+  merge.h = h.data();
+  merge.fp32_mixture = true;
+  run.merge(problem, merge);
+  check_mixture(h, joined, bounds.mixture_l2, bounds.rounding);
+
+  std::vector<DepthSource> every = sources;
+  every.push_back(later);
+  h = unwritten;
+  run.merge(problem, {nullptr, nullptr, every, in.queries[l].data(), h.data(), lse_h.data()});
+  check_mixture(h, joined, bounds.mixture_l2, bounds.rounding);
+  check_lse(lse_h, joined);
 }
 
 }  // namespace plumb::testing
