@@ -29,7 +29,7 @@ constexpr const char* usage_text =
     "  is than alone, `bound` how much faster the ceiling is; a busy machine shows here. Takes about a minute and 2 "
     "GB.\n";
 
-int refuse(const std::string& what) {
+int refuse_kernels(const std::string& what) {
   fmt::print(stderr, "usage: {}; see plumb bench kernels --help\n", what);
   return 2;
 }
@@ -38,7 +38,7 @@ int refuse(const std::string& what) {
 bool read_number(const std::string& flag, const std::string& text, std::int64_t most, std::int64_t& value) {
   const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
   if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= most) return true;
-  refuse(fmt::format("{} is '{}'; legal: 1..{}", flag, text, most));
+  refuse_kernels(fmt::format("{} is '{}'; legal: 1..{}", flag, text, most));
   return false;
 }
 
@@ -96,8 +96,9 @@ void print_json(const Machine& machine, const std::vector<KernelResult>& results
 
 // Runs the program that holds torch in place of this one, with the arguments but the two that asked for it.
 int run_against(const std::vector<std::string>& arguments, std::size_t at) {
-  if (at + 1 == arguments.size()) return refuse("--against needs a value");
-  if (arguments[at + 1] != "torch") return refuse(fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
+  if (at + 1 == arguments.size()) return refuse_kernels("--against needs a value");
+  if (arguments[at + 1] != "torch")
+    return refuse_kernels(fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
   std::vector<std::string> passed;
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     if (k != at && k != at + 1) passed.push_back(arguments[k]);
@@ -127,20 +128,20 @@ int run_kernels_bench(const std::vector<std::string>& arguments) {
     constexpr std::string_view known[] = {"--tokens", "--hidden",   "--sources", "--queries",
                                           "--dtype",  "--operator", "--threads", "--repetitions"};
     if (std::find(std::begin(known), std::end(known), flag) == std::end(known)) {
-      return refuse(fmt::format("unknown argument '{}'", flag));
+      return refuse_kernels(fmt::format("unknown argument '{}'", flag));
     }
-    if (k + 1 == arguments.size()) return refuse(fmt::format("{} needs a value", flag));
+    if (k + 1 == arguments.size()) return refuse_kernels(fmt::format("{} needs a value", flag));
     const std::string& text = arguments[++k];
     std::int64_t value = 0;
     if (flag == "--dtype") {
       if (text != "fp32" && text != "bf16" && text != "fp16") {
-        return refuse(fmt::format("--dtype is '{}'; legal: fp32, bf16, fp16", text));
+        return refuse_kernels(fmt::format("--dtype is '{}'; legal: fp32, bf16, fp16", text));
       }
       request.formats = {text == "fp32" ? Storage::fp32 : text == "bf16" ? Storage::bf16 : Storage::fp16};
     } else if (flag == "--operator") {
       const auto& names = kernel_names();
       if (std::find(names.begin(), names.end(), text) == names.end()) {
-        return refuse(fmt::format("no operator '{}'; there are {}", text, fmt::join(names, ", ")));
+        return refuse_kernels(fmt::format("no operator '{}'; there are {}", text, fmt::join(names, ", ")));
       }
       request.only = text;
     } else if (flag == "--tokens") {

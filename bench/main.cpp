@@ -29,7 +29,7 @@ constexpr const char* usage_text =
     "  sim       simulating a large step in several ways; more with plumb bench sim --help\n"
     "  --json    one JSON object on standard output\n";
 
-int refuse(const std::string& what) {
+int refuse_bench(const std::string& what) {
   fmt::print(stderr, "usage: {}; see plumb bench --help\n", what);
   return 2;
 }
@@ -72,14 +72,14 @@ int run(const std::vector<std::string>& arguments) {
     if (argument == "--json") {
       json = true;
     } else if (!what.empty() || argument.rfind("-", 0) == 0) {
-      return refuse(fmt::format("unknown argument '{}'", argument));
+      return refuse_bench(fmt::format("unknown argument '{}'", argument));
     } else {
       what = argument;
     }
   }
-  if (what.empty()) return refuse("bench what? runtime, kernels, model, schedule or sim");
+  if (what.empty()) return refuse_bench("bench what? runtime, kernels, model, schedule or sim");
   if (what != "runtime")
-    return refuse(fmt::format("unknown benchmark '{}', expected runtime, kernels, model, schedule or sim", what));
+    return refuse_bench(fmt::format("unknown benchmark '{}', expected runtime, kernels, model, schedule or sim", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);

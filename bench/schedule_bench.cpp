@@ -105,7 +105,7 @@ struct Answer {
   _exit(written ? 0 : 1);
 }
 
-constexpr const char* usage_text =
+constexpr const char* schedule_usage =
     "usage: plumb bench schedule [--curve] [--schedule NAME] [--policy NAME] [--microbatches M] [--json]\n\n"
     "  Plans, proves and simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, each row in its own process.\n"
     "  --schedule, --policy   only these rows; policies: standard, naive, relay, cached, direct\n"
@@ -165,7 +165,7 @@ std::string json_row(const ScheduleCase& wanted, const ScheduleCost& cost) {
       cost.deadlock_s, cost.simulate_s, cost.plan_peak_gib, cost.peak_gib);
 }
 
-int refuse(const std::string& what) {
+int refuse_schedule(const std::string& what) {
   fmt::print(stderr, "usage: {}; see plumb bench schedule --help\n", what);
   return 2;
 }
@@ -207,7 +207,7 @@ int run_schedule_bench(const std::vector<std::string>& arguments) try {
     const std::string& argument = arguments[i];
     const bool has_value = i + 1 < arguments.size();
     if (argument == "--help" || argument == "-h") {
-      fmt::print("{}", usage_text);
+      fmt::print("{}", schedule_usage);
       return 0;
     }
     if (argument == "--json") {
@@ -224,9 +224,10 @@ int run_schedule_bench(const std::vector<std::string>& arguments) try {
       const bool digits = !text.empty() && text.size() < 8 &&
                           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
       microbatches = digits ? std::stoi(text) : 0;
-      if (microbatches == 0) return refuse(fmt::format("--microbatches takes a number from 1, not '{}'", text));
+      if (microbatches == 0)
+        return refuse_schedule(fmt::format("--microbatches takes a number from 1, not '{}'", text));
     } else {
-      return refuse(fmt::format("unknown argument '{}'", argument));
+      return refuse_schedule(fmt::format("unknown argument '{}'", argument));
     }
   }
   if (!schedule.empty() || !policy.empty()) {
@@ -253,7 +254,7 @@ int run_schedule_bench(const std::vector<std::string>& arguments) try {
   if (json) fmt::print("{{\"results\":[{}]}}\n", fmt::join(rows, ","));
   return 0;
 } catch (const InputError& error) {
-  return refuse(error.what());
+  return refuse_schedule(error.what());
 }
 
 }  // namespace plumb::bench

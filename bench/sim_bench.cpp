@@ -26,7 +26,7 @@ constexpr int ranks_per_node = 8;
 constexpr int sublayers = 1024;
 constexpr int block = 64;
 
-constexpr const char* usage_text =
+constexpr const char* sim_usage =
     "usage: plumb bench sim [--policy NAME] [--microbatches M] [--json]\n\n"
     "  Simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, u = .05: cards one message at a time, cards shared\n"
     "  fairly without and with streams, eight ranks of a node through one card, and without limits as a longest path,\n"
@@ -46,7 +46,7 @@ struct Row {
   double events_per_s() const { return seconds > 0 ? static_cast<double>(events) / seconds : 0; }
 };
 
-double processor_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
+double clock_seconds() { return static_cast<double>(std::clock()) / CLOCKS_PER_SEC; }
 
 // Prints or keeps rows.
 class Report {
@@ -115,9 +115,9 @@ void measure(const std::string& name, int microbatches, Report& report) {
     num_actions += static_cast<std::int64_t>(rank.compute.size());
   const auto timed = [&](const std::string& way, auto&& work) {
     row.way = way;
-    const double begin = processor_seconds();
+    const double begin = clock_seconds();
     work();
-    row.seconds = processor_seconds() - begin;
+    row.seconds = clock_seconds() - begin;
     report.add(row);
   };
   timed("exclusive", [&] {
@@ -149,7 +149,7 @@ void measure(const std::string& name, int microbatches, Report& report) {
   timed("path, again", [&] { row.step = path->step(costs); });
 }
 
-int refuse(const std::string& what) {
+int refuse_sim(const std::string& what) {
   fmt::print(stderr, "usage: {}; see plumb bench sim --help\n", what);
   return 2;
 }
@@ -164,7 +164,7 @@ int run_sim_bench(const std::vector<std::string>& arguments) try {
     const std::string& argument = arguments[i];
     const bool has_value = i + 1 < arguments.size();
     if (argument == "--help" || argument == "-h") {
-      fmt::print("{}", usage_text);
+      fmt::print("{}", sim_usage);
       return 0;
     }
     if (argument == "--json") {
@@ -178,9 +178,9 @@ int run_sim_bench(const std::vector<std::string>& arguments) try {
                           std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
       microbatches = digits ? std::stoi(text) : 0;
       if (microbatches == 0)
-        return refuse(fmt::format("--microbatches takes a number from 1 to 99999, not '{}'", text));
+        return refuse_sim(fmt::format("--microbatches takes a number from 1 to 99999, not '{}'", text));
     } else {
-      return refuse(fmt::format("unknown argument '{}'", argument));
+      return refuse_sim(fmt::format("unknown argument '{}'", argument));
     }
   }
   Report report(json);
@@ -189,7 +189,7 @@ int run_sim_bench(const std::vector<std::string>& arguments) try {
   report.end();
   return 0;
 } catch (const InputError& error) {
-  return refuse(error.what());
+  return refuse_sim(error.what());
 }
 
 }  // namespace plumb::bench

@@ -15,13 +15,13 @@
 namespace plumb {
 namespace {
 
-constexpr std::int32_t none = -1;
+constexpr std::int32_t no_message = -1;
 
 // One item of a rank: a computation or an overlapped pair.
 struct Item {
   Action action;
-  std::int32_t key = none;       // the last message before it in the program's order
-  std::int32_t num_missing = 0;  // messages it needs
+  std::int32_t key = no_message;  // the last message before it in the program's order
+  std::int32_t num_missing = 0;   // messages it needs
 };
 
 // Puts all items and messages in one linear order, as near to the program's as the format allows: there a pair is one
@@ -34,7 +34,8 @@ class Lineariser {
         items_(program.ranks.size()),
         next_(items_.size(), 0),
         home_(program.layout, Home{}),
-        messages_{PerCompute<std::int32_t>(program.layout, none), PerCompute<std::int32_t>(program.layout, none)} {
+        messages_{PerCompute<std::int32_t>(program.layout, no_message),
+                  PerCompute<std::int32_t>(program.layout, no_message)} {
     result_.name = program.schedule_name;
     result_.forward_only = program.forward_only;
     result_.ranks.resize(items_.size());
@@ -69,8 +70,8 @@ class Lineariser {
  private:
   // Where (chunk, microbatch) is computed: items of its rank.
   struct Home {
-    std::int32_t forward = none;
-    std::int32_t backward = none;
+    std::int32_t forward = no_message;
+    std::int32_t backward = no_message;
   };
   struct Entry {
     std::int32_t key;
@@ -84,7 +85,7 @@ class Lineariser {
   void collect_items(RankId rank) {
     const RankProgram& steps = program_.ranks[rank.index()];
     std::vector<Item>& items = items_[rank.index()];
-    std::int32_t last_message = none;
+    std::int32_t last_message = no_message;
     bool second_half = false;
     for (const StepRef& ref : steps.order) {
       const auto index = static_cast<std::size_t>(ref.index);
@@ -96,7 +97,7 @@ class Lineariser {
       if (second_half) {
         items.back().action.second = step.compute;
       } else {
-        items.push_back({{step.compute, std::nullopt}, none, 0});
+        items.push_back({{step.compute, std::nullopt}, no_message, 0});
       }
       items.back().key = last_message;
       second_half = step.overlaps_next;
@@ -118,7 +119,7 @@ class Lineariser {
                            transfer.to_chunk.value);
       });
       std::int32_t& here = message_over(transfer.from_chunk, message.microbatch, message.direction);
-      require(here == none, [&] { return fmt::format("csv-comms: message {} is the second over its hop", i); });
+      require(here == no_message, [&] { return fmt::format("csv-comms: message {} is the second over its hop", i); });
       here = static_cast<std::int32_t>(i);
       ++consumer(MessageId(i)).num_missing;
     }
@@ -154,7 +155,7 @@ class Lineariser {
       const ChunkId before = forward ? compute.chunk : compute.chunk.previous();
       const std::int32_t id =
           message_over(before, compute.microbatch, forward ? Direction::forward : Direction::backward);
-      if (id == none) return;
+      if (id == no_message) return;
       ready_.push({id, false, id});
       if (next + 1 < items.size()) ++items[next + 1].num_missing;
     });

@@ -33,11 +33,11 @@ StepRef StepNumbers::step_of(std::int32_t number) const {
 
 namespace {
 
-constexpr std::int32_t none = ChannelPlan::none;
-
 bool moves(const CommStep& step) { return step.kind == CommKind::send || step.kind == CommKind::receive; }
 
 class Planner {
+  static constexpr std::int32_t none = ChannelPlan::none;
+
  public:
   Planner(const Program& program, const StepNumbers& numbers, ChannelModel model)
       : program_(program), numbers_(numbers), model_(model) {

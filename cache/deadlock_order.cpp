@@ -21,13 +21,13 @@ struct Before {
   }
 };
 
-struct Hop {
+struct HopEnds {
   RankId from;
   RankId to;
   MessageLane lane;
 };
 
-bool is_end_of(const CommStep& comm, RankId rank, const Hop& hop, Direction direction) {
+bool is_end_of(const CommStep& comm, RankId rank, const HopEnds& hop, Direction direction) {
   const bool from_here = (comm.kind == CommKind::send) == (direction == Direction::forward);
   return rank == (from_here ? hop.from : hop.to) && comm.peer == (from_here ? hop.to : hop.from) &&
          comm.lane == hop.lane;
@@ -36,7 +36,7 @@ bool is_end_of(const CommStep& comm, RankId rank, const Hop& hop, Direction dire
 }  // namespace
 
 bool follows_one_order(const Program& program) {
-  std::vector<Hop> hops;
+  std::vector<HopEnds> hops;
   hops.reserve(program.routing.transfers.size());
   for (const Transfer& transfer : program.routing.transfers) {
     if (transfer.from == transfer.to) return false;

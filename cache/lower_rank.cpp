@@ -20,11 +20,6 @@ namespace {
 
 constexpr std::int32_t nowhere = -1;
 
-template <class T>
-std::uint32_t size_of(const std::vector<T>& pool) {
-  return static_cast<std::uint32_t>(pool.size());
-}
-
 class RankLowering {
  public:
   RankLowering(const Program& program, const std::vector<Action>& row, const PlanRecord& plan, RankId rank,

@@ -7,14 +7,9 @@
 namespace plumb {
 namespace {
 
-constexpr std::int32_t none = -1;
-
-template <class T>
-std::uint32_t size_of(const std::vector<T>& list) {
-  return static_cast<std::uint32_t>(list.size());
-}
-
 class ShapeMaker {
+  static constexpr std::int32_t none = -1;
+
  public:
   ShapeMaker(const Program& program, RankId rank, RankShape& shape)
       : program_(program),

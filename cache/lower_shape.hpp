@@ -23,6 +23,12 @@ namespace plumb {
 using CellId = std::int32_t;  // within the row of a microbatch
 inline constexpr CellId no_cell = -1;
 
+// As the index of a Range.
+template <class T>
+std::uint32_t size_of(const std::vector<T>& list) {
+  return static_cast<std::uint32_t>(list.size());
+}
+
 // What is written into a cell: the slot of a tenant, a number of things done, or the index of a step.
 enum class CellKind : std::uint8_t { value_slot, gradient_slot, count, compute, comm };
 

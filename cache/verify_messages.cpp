@@ -12,7 +12,7 @@
 namespace plumb {
 namespace {
 
-constexpr std::int32_t none = -1;
+constexpr std::int32_t unplaced = -1;
 
 std::string name_of(const Program& program, std::size_t message) {
   const Message& m = program.messages[message];
@@ -54,7 +54,7 @@ class EndsVerifier {
       : program_(program),
         faults_(faults),
         follows_one_order_(follows_one_order(program)),
-        sent_as_(follows_one_order_ ? 0 : program.messages.size(), none),
+        sent_as_(follows_one_order_ ? 0 : program.messages.size(), unplaced),
         received_as_(sent_as_),
         next_in_channel_(program.ranks.size() * 4, 0) {
     for (const Transfer& transfer : program.routing.transfers) {
@@ -72,9 +72,9 @@ class EndsVerifier {
     }
     for (std::size_t i = 0; i < sent_as_.size() && !faults_.full(); ++i) {
       const MessageId id(i);
-      if (sent_as_[i] == none) faults_.add(program_.sender(id), 0, name_of(program_, i), "is never sent");
-      if (received_as_[i] == none) faults_.add(program_.receiver(id), 0, name_of(program_, i), "is never received");
-      if (sent_as_[i] != none && received_as_[i] != none && sent_as_[i] != received_as_[i]) {
+      if (sent_as_[i] == unplaced) faults_.add(program_.sender(id), 0, name_of(program_, i), "is never sent");
+      if (received_as_[i] == unplaced) faults_.add(program_.receiver(id), 0, name_of(program_, i), "is never received");
+      if (sent_as_[i] != unplaced && received_as_[i] != unplaced && sent_as_[i] != received_as_[i]) {
         faults_.add(program_.receiver(id), 0, name_of(program_, i),
                     fmt::format("is number {} of its channel at the sender and number {} at the receiver", sent_as_[i],
                                 received_as_[i]));
@@ -100,7 +100,7 @@ class EndsVerifier {
     const bool good = sound(rank, comm);
     if (good && follows_one_order_) return;  // it is there once, and in the same place at the other end
     std::vector<std::int32_t>& placed = sends ? sent_as_ : received_as_;
-    if (good && placed[comm.message.index()] == none) {
+    if (good && placed[comm.message.index()] == unplaced) {
       placed[comm.message.index()] = number;
       return;
     }
@@ -132,7 +132,7 @@ class EndsVerifier {
       return fmt::format("is between ranks {} and {}, but its message goes from rank {} to rank {}", rank.value,
                          comm.peer.value, sender.value, receiver.value);
     }
-    if (!follows_one_order_ && placed[comm.message.index()] != none) {
+    if (!follows_one_order_ && placed[comm.message.index()] != unplaced) {
       return fmt::format("message {} is {} twice", comm.message.value, sends ? "sent" : "received");
     }
     if (!follows_one_order_) placed[comm.message.index()] = number;

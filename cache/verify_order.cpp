@@ -7,7 +7,7 @@
 namespace plumb {
 namespace {
 
-constexpr std::int32_t none = -1;
+constexpr std::int32_t no_step = -1;
 constexpr std::int32_t never = std::numeric_limits<std::int32_t>::max();
 
 }  // namespace
@@ -15,7 +15,7 @@ constexpr std::int32_t never = std::numeric_limits<std::int32_t>::max();
 RankOrder::RankOrder(const RankProgram& rank)
     : rank_(rank),
       position_(rank.comm.size(), 0),
-      fifo_before_(rank.comm.size(), none),
+      fifo_before_(rank.comm.size(), no_step),
       num_computes_(rank.comm.size(), 0),
       before_compute_(rank.comm.size(), never),
       visited_(rank.comm.size(), 0) {
@@ -35,12 +35,12 @@ RankOrder::RankOrder(const RankProgram& rank)
     if (comm.kind == CommKind::send || comm.kind == CommKind::receive) {
       const std::size_t channel = comm.peer.index() * 4 + static_cast<std::size_t>(comm.lane) * 2 +
                                   static_cast<std::size_t>(comm.kind == CommKind::send);
-      if (channel >= last_in_channel.size()) last_in_channel.resize(channel + 1, none);
+      if (channel >= last_in_channel.size()) last_in_channel.resize(channel + 1, no_step);
       fifo_before_[index] = last_in_channel[channel];
       last_in_channel[channel] = step.index;
     }
     std::int32_t& finished = num_computes_[index];
-    if (fifo_before_[index] != none) finished = num_computes_[static_cast<std::size_t>(fifo_before_[index])];
+    if (fifo_before_[index] != no_step) finished = num_computes_[static_cast<std::size_t>(fifo_before_[index])];
     for (const Wait& wait : rank.waits_of(comm.waits)) {
       finished = std::max(
           finished, wait.on == Wait::On::compute ? wait.step + 1 : num_computes_[static_cast<std::size_t>(wait.step)]);
@@ -62,7 +62,7 @@ void RankOrder::mark_finished_before(std::int32_t comm, std::int32_t compute) {
     // This step has begun: so its waits are over, and those of the steps posted before it.
     std::int32_t begun = stack_.back();
     stack_.pop_back();
-    for (; begun != none && visited_[static_cast<std::size_t>(begun)] == 0;
+    for (; begun != no_step && visited_[static_cast<std::size_t>(begun)] == 0;
          begun = fifo_before_[static_cast<std::size_t>(begun)]) {
       visited_[static_cast<std::size_t>(begun)] = 1;  // begun before this or an earlier computation: done with
       for (const Wait& wait : rank_.waits_of(rank_.comm[static_cast<std::size_t>(begun)].waits)) {
@@ -91,7 +91,7 @@ bool RankOrder::reaches(std::int32_t finished, std::int32_t begun) {
   while (!stack_.empty()) {
     std::int32_t step = stack_.back();
     stack_.pop_back();
-    for (; step != none && visited_[static_cast<std::size_t>(step)] != question_ &&
+    for (; step != no_step && visited_[static_cast<std::size_t>(step)] != question_ &&
            position_[static_cast<std::size_t>(step)] > lowest;
          step = fifo_before_[static_cast<std::size_t>(step)]) {
       visited_[static_cast<std::size_t>(step)] = question_;

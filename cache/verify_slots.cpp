@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-constexpr std::int32_t none = -1;
+constexpr std::int32_t not_yet = -1;
 
 // What a slot holds. `id` is a holding; for partials and their gradients the chunk before the cut.
 struct Meaning {
@@ -38,9 +38,9 @@ struct Occupant {
   std::int32_t contributions = 0;          // accumulator: so many have been added
   std::int32_t num_adds = 0;               // of them from children
   StepRef writer;                          // the last step that wrote it
-  std::int32_t compute_reader = none;      // last computation that read it since
+  std::int32_t compute_reader = not_yet;   // last computation that read it since
   std::vector<std::int32_t> comm_readers;  // communication steps that read it since
-  std::int32_t touched_at = none;          // last position that used it
+  std::int32_t touched_at = not_yet;       // last position that used it
   bool released = true;                    // an empty slot is as good as a released one
 };
 
@@ -142,7 +142,7 @@ class SlotVerifier {
 
   void written(Occupant& occupant) {
     occupant.writer = step_;
-    occupant.compute_reader = none;
+    occupant.compute_reader = not_yet;
     occupant.comm_readers.clear();
     occupant.touched_at = position_;
   }
@@ -153,7 +153,7 @@ class SlotVerifier {
     for (const std::int32_t reader : occupant.comm_readers) {
       if (const StepRef user{true, reader}; !done(user)) return user;
     }
-    if (occupant.compute_reader != none) {
+    if (occupant.compute_reader != not_yet) {
       if (const StepRef user{false, occupant.compute_reader}; !done(user)) return user;
     } else if (occupant.comm_readers.empty() && !done(occupant.writer)) {
       return occupant.writer;

@@ -18,7 +18,7 @@ namespace plumb::cli {
 
 namespace {
 
-constexpr std::size_t most_rows = 10;
+constexpr std::size_t most_differences = 10;
 
 // A rank has left the prediction when an action is off by this share of the step.
 constexpr double parting_share = 0.01;
@@ -75,7 +75,7 @@ std::vector<const Row*> largest(const std::vector<Row>& rows) {
   }
   const auto size_of = [](const Row* row) { return row->added < SimTime(0) ? -row->added : row->added; };
   std::stable_sort(order.begin(), order.end(), [&](const Row* a, const Row* b) { return size_of(a) > size_of(b); });
-  order.resize(std::min(order.size(), most_rows));
+  order.resize(std::min(order.size(), most_differences));
   return order;
 }
 

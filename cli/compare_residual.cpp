@@ -67,7 +67,7 @@ Options alone(const Options& options, const ResidualDesign& design) {
   return own;
 }
 
-struct Counted {
+struct DesignTraffic {
   ResidualDesign design;
   std::vector<ResidualTraffic> traffic;
   ResidualIo io;
@@ -81,17 +81,17 @@ struct Counted {
   }
 };
 
-Counted count(const Options& options, const Layout& layout, const ResidualDesign& design) {
+DesignTraffic count(const Options& options, const Layout& layout, const ResidualDesign& design) {
   const Options own = alone(options, design);
   const Depth depth = resolve_depth(own, layout);
   int block = 1;
   if (uses_block_size(design)) {
     block = resolve_depth(alone(options, {.kind = ResidualKind::attnres_block}), layout).map.block_sublayers();
   }
-  Counted counted{.design = design,
-                  .traffic = {},
-                  .io = residual_io(design, depth.map.sublayers(), block),
-                  .bytes = resolve_bytes(own, depth.hidden)};
+  DesignTraffic counted{.design = design,
+                        .traffic = {},
+                        .io = residual_io(design, depth.map.sublayers(), block),
+                        .bytes = resolve_bytes(own, depth.hidden)};
   for (const Policy policy : policies_of(depth.map.residual())) {
     require_memory(bytes_needed(Product::routing, layout, depth.map, policy, false),
                    fmt::format("counting {} of {}", to_string(design), size_text(layout)));
@@ -100,10 +100,10 @@ Counted count(const Options& options, const Layout& layout, const ResidualDesign
   return counted;
 }
 
-std::string traffic_table(const std::vector<Counted>& designs) {
+std::string traffic_table(const std::vector<DesignTraffic>& designs) {
   Table table(
       {"residual", "policy", "tensors", "peak hop", "resident", "forward bytes", "backward bytes", "= formula"});
-  for (const Counted& counted : designs) {
+  for (const DesignTraffic& counted : designs) {
     const std::int64_t m = counted.design.num_streams;
     for (const ResidualTraffic& row : counted.traffic) {
       table.add({&row == &counted.traffic.front() ? to_string(counted.design) : "",
@@ -116,9 +116,9 @@ std::string traffic_table(const std::vector<Counted>& designs) {
   return table.text();
 }
 
-std::string io_table(const std::vector<Counted>& designs) {
+std::string io_table(const std::vector<DesignTraffic>& designs) {
   Table table({"residual", "rows by tables", "formula", "from", "rows fused", "formula, fused"});
-  for (const Counted& counted : designs) {
+  for (const DesignTraffic& counted : designs) {
     const ResidualIo& io = counted.io;
     table.add({to_string(counted.design), fmt::format("{:.2f}", io.published), io.published_formula, io.published_by,
                fmt::format("{:.2f}", io.fused), io.fused_formula});
@@ -126,7 +126,7 @@ std::string io_table(const std::vector<Counted>& designs) {
   return table.text();
 }
 
-std::string to_json(const Counted& counted) {
+std::string json_of(const DesignTraffic& counted) {
   std::string policies;
   const std::int64_t m = counted.design.num_streams;
   for (const ResidualTraffic& row : counted.traffic) {
@@ -170,7 +170,7 @@ Simulated simulate_design(const Options& options, const Layout& layout, const Sc
   return {design, policy, 0, make_report(program, costs, timeline, shared)};
 }
 
-void refuse_what_does_not_go(const Options& options) {
+void refuse_beside_residuals(const Options& options) {
   const std::pair<std::string_view, bool> given[] = {{"--trace", !options.trace.empty()},
                                                      {"--against", !options.against.empty()},
                                                      {"--compare", options.compare.has_value()},
@@ -183,7 +183,7 @@ void refuse_what_does_not_go(const Options& options) {
   }
 }
 
-std::string to_json(const Simulated& row) {
+std::string json_of(const Simulated& row) {
   const MemoryPeak peak = worst_peak(row.report);
   const std::int64_t m = row.design.num_streams;
   return fmt::format(
@@ -196,7 +196,7 @@ std::string to_json(const Simulated& row) {
       row.report.traffic_equals_formula);
 }
 
-std::string table_of(const std::vector<Simulated>& rows) {
+std::string residual_table(const std::vector<Simulated>& rows) {
   Table table({"residual", "policy", "step ms", "over standard", "bubble", "tensors/microbatch", "bytes/step",
                "peak tensors", "peak bytes", "= formula"});
   for (const Simulated& row : rows) {
@@ -216,7 +216,7 @@ template <class Row>
 std::string json_list(const std::vector<Row>& rows) {
   std::string text;
   for (const Row& row : rows)
-    text += (text.empty() ? "" : ",") + to_json(row);
+    text += (text.empty() ? "" : ",") + json_of(row);
   return text;
 }
 
@@ -224,7 +224,7 @@ std::string json_list(const std::vector<Row>& rows) {
 
 int run_compare_residual_volume(const Options& options) {
   const Layout layout = resolve_layout(options);
-  std::vector<Counted> designs;
+  std::vector<DesignTraffic> designs;
   for (const ResidualDesign& design : resolve_list(options))
     designs.push_back(count(options, layout, design));
   if (options.json) {
@@ -244,7 +244,7 @@ int run_compare_residual_volume(const Options& options) {
 }
 
 int run_compare_residual_sim(const Options& options) {
-  refuse_what_does_not_go(options);
+  refuse_beside_residuals(options);
   const std::vector<ResidualDesign> designs = resolve_list(options);
   const bool routes = std::any_of(designs.begin(), designs.end(),
                                   [](const ResidualDesign& design) { return lowered(design) != Residual::standard; });
@@ -269,7 +269,7 @@ int run_compare_residual_sim(const Options& options) {
   fmt::print("{}\n{}, {} ranks x {} virtual stages, {} microbatches; one simulated step per residual design\n",
              depth.description, schedule.name, layout.pp(), layout.vp(), layout.microbatches());
   if (options.cluster || options.profile) fmt::print("{}\n", cluster_text(options));
-  fmt::print("\n{}\n{}\n", table_of(rows),
+  fmt::print("\n{}\n{}\n", residual_table(rows),
              options.cluster && !options.profile
                  ? "the times of chunks contain what each design reads and writes, not its small products"
                  : "computations take the same under every design: what the design itself computes is not in them");

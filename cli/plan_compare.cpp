@@ -122,7 +122,7 @@ ScheduleRow run_one(const Options& options, const Entry& entry) {
   return row;
 }
 
-std::string table_of(const std::vector<ScheduleRow>& rows) {
+std::string schedule_table(const std::vector<ScheduleRow>& rows) {
   SimTime fastest = SimTime::max();
   for (const ScheduleRow& row : rows) {
     if (row.refused.empty()) fastest = std::min(fastest, row.report.step);
@@ -193,7 +193,7 @@ int run_compare_schedules(const Options& options) {
         "peaks are the worst rank's: chunks = activations alive; shares = the same in P-th parts of the model; blocks "
         "and bytes = what the cache holds\n",
         depth.description, layout.pp(), layout.microbatches(), to_string(policy), costs_text(options, costs),
-        layout.num_chunks(), layout.vp(), table_of(rows));
+        layout.num_chunks(), layout.vp(), schedule_table(rows));
   }
   write_output(options.output, text);
   return 0;

@@ -22,14 +22,14 @@ namespace plumb::cli {
 
 namespace {
 
-constexpr double gib = 1 << 30;
+constexpr double bytes_per_gib = 1 << 30;
 constexpr std::size_t most_messages = 200'000;  // for which the step is simulated twice more
 constexpr const char* recompute_names[] = {"none", "selective", "full"};
 constexpr Sharding shardings[] = {Sharding::none, Sharding::optimizer, Sharding::gradients};
 
 std::int64_t whole(double bytes) { return static_cast<std::int64_t>(std::ceil(bytes)); }
 
-double usable_bytes(const Gpu& gpu) { return gpu.mem_GiB * gpu.usable_mem_fraction * gib; }
+double usable_bytes(const Gpu& gpu) { return gpu.mem_GiB * gpu.usable_mem_fraction * bytes_per_gib; }
 
 Options with_recompute(const Options& options, const std::string& name) {
   Options other = options;
@@ -59,7 +59,7 @@ std::vector<ClassPeak> peaks_with(const Options& options, const Schedule& schedu
   return class_peaks(program, timeline, device_bytes(options, depth.map, bytes));
 }
 
-std::string gib_text(std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / gib); }
+std::string gib_text(std::int64_t bytes) { return fmt::format("{:.2f}", static_cast<double>(bytes) / bytes_per_gib); }
 
 // Classes of which no rank holds anything are left out.
 std::vector<MemoryClass> used_classes(const std::vector<ClassPeak>& ranks) {
@@ -185,7 +185,7 @@ std::string memory_text(const Options& options, const StepMemory& memory) {
   }
   std::string text =
       fmt::format("GiB of a device when it holds most, of {:.1f} that {} has to use; sharding {}, recomputation {}\n{}",
-                  usable_bytes(gpu) / gib, gpu.name, to_string(resolve_sharding(options)),
+                  usable_bytes(gpu) / bytes_per_gib, gpu.name, to_string(resolve_sharding(options)),
                   options.recompute.value_or("none"), table.text());
   if (memory.recomputes.empty()) return text;
   Table compared({"recomputation", "step ms", "GiB at the peak", "of rank", "activations", "everything else"});

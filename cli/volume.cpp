@@ -17,7 +17,7 @@ namespace {
 
 using Json = nlohmann::ordered_json;
 
-struct Counted {
+struct PolicyCount {
   Policy policy = Policy::standard;
   PolicyVolume volume;
   std::int64_t backward_units = 0;
@@ -25,7 +25,7 @@ struct Counted {
 
 struct Volumes {
   VolumeFormula formula;
-  std::vector<Counted> counted;  // by policies_of()
+  std::vector<PolicyCount> counted;  // by policies_of()
 };
 
 Volumes measure(const Layout& layout, const DepthMap& depth) {
@@ -63,7 +63,7 @@ Json checks_of(const Volumes& volumes) {
   Json checks;
   bool backward_equals_forward = true;
   Json naive_equals_paper;  // null unless aligned
-  for (const Counted& counted : volumes.counted) {
+  for (const PolicyCount& counted : volumes.counted) {
     backward_equals_forward = backward_equals_forward && counted.backward_units == counted.volume.units;
     if (counted.policy == Policy::naive) {
       if (volumes.formula.aligned) {
@@ -90,7 +90,7 @@ void print_json(const Layout& layout, const Depth& depth, const UnitBytes& bytes
                    {"block_sublayers", depth.map.block_sublayers()},
                    {"blocks", depth.map.num_blocks()},
                    {"cuts", std::vector<int>(depth.map.cuts().begin(), depth.map.cuts().end())}};
-  for (const Counted& counted : volumes.counted) {
+  for (const PolicyCount& counted : volumes.counted) {
     out[std::string(to_string(counted.policy))] = to_json(counted.volume, counted.policy == Policy::cached);
   }
   out["formula"] = {{"aligned", formula.aligned},
@@ -118,7 +118,7 @@ void print_table(const Layout& layout, const Depth& depth, const UnitBytes& byte
       depth.description, layout.pp(), layout.vp(), layout.num_chunks(), to_string(layout.placement()),
       has_blocks ? fmt::format("{} blocks", depth.map.num_blocks()) : "no blocks", unit_text(depth.design));
   Table table({"policy", "units", "blocks", "embedding", "partials", "peak hop", "forward bytes", "backward bytes"});
-  for (const Counted& counted : volumes.counted) {
+  for (const PolicyCount& counted : volumes.counted) {
     const PolicyVolume& volume = counted.volume;
     table.add({std::string(to_string(counted.policy)), fmt::to_string(volume.units), fmt::to_string(volume.block_units),
                fmt::to_string(volume.embedding_units), fmt::to_string(volume.partial_units),

@@ -18,7 +18,7 @@ constexpr double most_events = 30e6;
 constexpr int fewest_answers = 8;
 constexpr int most_answers = 40;
 constexpr std::size_t most_shares = 12;
-constexpr std::size_t most_rows = 16;
+constexpr std::size_t most_what_if_rows = 16;
 
 double share_of(SimTime part, SimTime step) {
   return step > SimTime(0) ? static_cast<double>(part.count()) / static_cast<double>(step.count()) : 0;
@@ -62,7 +62,7 @@ std::string what_if_text(const WhatIfs& found, SimTime step) {
   text += chain.text();
   if (shares.size() > most_shares) text += fmt::format("and {} more\n", shares.size() - most_shares);
   Table table({"a tenth less time for", "step ms", "saves ms", "of the step"});
-  for (std::size_t i = 0; i < std::min(found.rows.size(), most_rows); ++i) {
+  for (std::size_t i = 0; i < std::min(found.rows.size(), most_what_if_rows); ++i) {
     const WhatIf& row = found.rows[i];
     table.add({row.what, milliseconds(row.step), milliseconds(row.saves), percent(share_of(row.saves, step))});
   }

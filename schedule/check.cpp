@@ -9,6 +9,7 @@
 
 #include <fmt/format.h>
 
+#include "for_each_compute.hpp"
 #include "numbering.hpp"
 #include "order.hpp"
 #include "plumb/schedule/error.hpp"
@@ -24,12 +25,6 @@ constexpr std::size_t max_unfilled = 4096;
 std::uint8_t bit(Op op) { return static_cast<std::uint8_t>(1U << static_cast<unsigned>(op)); }
 
 constexpr std::uint8_t any_backward = 0b1110;
-
-template <class Visit>
-void for_each_compute(const Action& action, Visit&& visit) {
-  visit(action.first);
-  if (action.second) visit(*action.second);
-}
 
 class Completeness {
  public:

@@ -20,7 +20,7 @@ void for_each_compute(const CommsItem& item, Visit&& visit) {
 
 namespace {
 
-constexpr std::string_view form = "3F12, (0F7;7B3)OVERLAP_F_B, 0SEND_F1 or 3UNSHARD";
+constexpr std::string_view comms_form = "3F12, (0F7;7B3)OVERLAP_F_B, 0SEND_F1 or 3UNSHARD";
 
 std::optional<CommOp> comm_op_of(std::string_view type) {
   const auto found =
@@ -105,7 +105,7 @@ std::string write_comms_csv(const CommsSchedule& schedule) {
 }
 
 CommsItem parse_comms_item(std::string_view token, CsvDialect dialect) {
-  const TokenReader whole(token, form, token);
+  const TokenReader whole(token, comms_form, token);
   if (token.empty() || token.front() < '0' || token.front() > '9') return parse_action(token, dialect);
   TokenReader reader = whole;
   (void)reader.chunk();

@@ -16,6 +16,7 @@
 #include <fmt/format.h>
 
 #include "csv_cells.hpp"
+#include "for_each_compute.hpp"
 #include "numbering.hpp"
 #include "plumb/schedule/action.hpp"
 #include "plumb/schedule/csv_dialect.hpp"
@@ -24,12 +25,6 @@
 #include "plumb/schedule/schedule.hpp"
 
 namespace plumb {
-
-template <class Visit>
-void for_each_compute(const Action& action, Visit&& visit) {
-  visit(action.first);
-  if (action.second) visit(*action.second);
-}
 
 template <class Item>
 struct CsvRows {

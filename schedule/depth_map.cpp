@@ -6,13 +6,13 @@
 
 #include <fmt/format.h>
 
+#include "limits.hpp"
 #include "plumb/schedule/error.hpp"
 
 namespace plumb {
 namespace {
 
 constexpr int max_sublayers = 1 << 20;
-constexpr int max_chunks = 65536;
 
 void require_sublayers(int sublayers) {
   if (sublayers < 1 || sublayers > max_sublayers) {

@@ -7,14 +7,12 @@
 #include <fmt/format.h>
 
 #include "building.hpp"
+#include "limits.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/generators.hpp"
 
 namespace plumb {
 namespace {
-
-// No layout has more microbatches, so no larger group can be made legal.
-constexpr int max_microbatches = 1 << 20;
 
 bool legal_group(int pp, int microbatches, int group) {
   if (microbatches < pp) return group == microbatches;
@@ -77,6 +75,7 @@ void require_group(ScheduleKind kind, const Layout& layout, int group) {
                                              : "it needs P <= group <= M and M mod group either 0 or at least P";
   std::string nearest =
       fmt::format("for M={} the nearest group is {}", microbatches, nearest_groups(pp, microbatches, group));
+  // No layout has more microbatches, so no larger group can be made legal.
   if (group >= 1 && group <= max_microbatches) {
     nearest += fmt::format("; for group {} the nearest M is {}", group, nearest_microbatches(pp, microbatches, group));
   }

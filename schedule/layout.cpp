@@ -5,6 +5,7 @@
 
 #include <fmt/format.h>
 
+#include "limits.hpp"
 #include "plumb/schedule/error.hpp"
 #include "quote.hpp"
 
@@ -13,8 +14,6 @@ namespace {
 
 constexpr int max_pp = 4096;
 constexpr int max_vp = 1024;
-constexpr int max_chunks = 65536;
-constexpr int max_microbatches = 1 << 20;
 constexpr std::int64_t max_chunk_runs = std::int64_t{1} << 28;
 
 void require_range(std::string_view what, int value, int max) {

@@ -11,17 +11,16 @@
 
 #include "plumb/schedule/error.hpp"
 #include "quote.hpp"
+#include "token_reader.hpp"
 
 namespace plumb {
 namespace {
 
 constexpr int sublayers_per_decoder_layer = 2;
-constexpr std::size_t max_text_bytes = std::size_t{1} << 20;
+constexpr std::size_t max_layout_bytes = std::size_t{1} << 20;
 constexpr std::size_t max_stages = 65536;     // the chunks of a Layout
 constexpr std::int64_t max_layers = 1 << 19;  // 2^20 sublayers, the deepest DepthMap
 constexpr std::int64_t max_repetition = 1 << 20;
-
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 
 // A letter or | with how often it stands there, and where it was written.
 struct Symbol {
@@ -36,9 +35,9 @@ class Parser {
 
   MegatronLayout parse() {
     if (text_.empty()) throw InputError("the layout is empty: the least is \"E|tL\" or \"EtL\"");
-    if (text_.size() > max_text_bytes) {
+    if (text_.size() > max_layout_bytes) {
       throw InputError(
-          fmt::format("a layout of {} characters is too long, at most {} are read", text_.size(), max_text_bytes));
+          fmt::format("a layout of {} characters is too long, at most {} are read", text_.size(), max_layout_bytes));
     }
     layout_.stages.emplace_back();
     while (at_ < text_.size()) {

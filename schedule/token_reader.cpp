@@ -15,7 +15,6 @@ namespace {
 constexpr std::int32_t max_chunk = 65535;
 constexpr std::int32_t max_microbatch = (1 << 20) - 1;
 
-bool is_digit(char c) { return c >= '0' && c <= '9'; }
 bool is_letter(char c) { return (c >= 'A' && c <= 'Z') || (c >= 'a' && c <= 'z') || c == '_'; }
 
 template <class Predicate>

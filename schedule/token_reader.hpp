@@ -10,6 +10,8 @@
 
 namespace plumb {
 
+inline bool is_digit(char c) { return c >= '0' && c <= '9'; }
+
 class TokenReader {
  public:
   // `token` is the whole cell and `form` what a good one looks like, both for the message; `text` is what is read: the

@@ -13,7 +13,7 @@
 namespace plumb {
 namespace {
 
-PathKind kind_of(Op op) {
+PathKind path_kind_of(Op op) {
   if (op == Op::forward) return PathKind::forward;
   return op == Op::backward_weight ? PathKind::backward_weight : PathKind::backward;
 }
@@ -96,7 +96,7 @@ class Walker {
   std::optional<Awaited> before_compute(const Awaited& now) {
     const auto index = static_cast<std::size_t>(now.wait.step);
     const ComputeStep& step = program_.ranks[now.rank.index()].compute[index];
-    add(kind_of(step.compute.op), now.rank, now.rank, timeline_.ranks[now.rank.index()].compute[index].start);
+    add(path_kind_of(step.compute.op), now.rank, now.rank, timeline_.ranks[now.rank.index()].compute[index].start);
     std::optional<Awaited> last;
     if (index > 0) {
       const Wait previous{Wait::On::compute, static_cast<std::int32_t>(index) - 1};

@@ -11,16 +11,16 @@
 namespace plumb {
 namespace {
 
-constexpr SimTime unknown{-1};
+constexpr SimTime not_computed{-1};
 
-class Follower {
+class TimelineFollower {
  public:
-  Follower(const Program& program, const Timeline& timeline, AloneTimes alone)
+  TimelineFollower(const Program& program, const Timeline& timeline, AloneTimes alone)
       : program_(program),
         timeline_(timeline),
         alone_(std::move(alone)),
         graph_(program),
-        computed_(graph_.num_steps(), unknown) {}
+        computed_(graph_.num_steps(), not_computed) {}
 
   // When the last computation behind compute step `index` of `rank` had ended, its predecessor on the rank included.
   SimTime inputs_computed(RankId rank, std::size_t index) {
@@ -112,7 +112,7 @@ class Follower {
     pending_.push_back({rank, wait});
     while (!pending_.empty()) {
       const Behind top = pending_.back();
-      if (computed_[id_of(top.rank, top.wait).index()] != unknown || close(top)) pending_.pop_back();
+      if (computed_[id_of(top.rank, top.wait).index()] != not_computed || close(top)) pending_.pop_back();
     }
     return computed_[id_of(rank, wait).index()];
   }
@@ -134,7 +134,7 @@ class Follower {
           continue;
         }
         const SimTime known = computed_[graph_.comm(rank, wait.step).index()];
-        if (known == unknown) {
+        if (known == not_computed) {
           complete = false;
           pending_.push_back({rank, wait});
         }
@@ -180,7 +180,7 @@ void date_sums(const Program& program, Timeline& timeline) {
 }
 
 std::vector<Exposure> split_all(const Program& program, const Timeline& timeline, AloneTimes alone) {
-  Follower follower(program, timeline, std::move(alone));
+  TimelineFollower follower(program, timeline, std::move(alone));
   std::vector<Exposure> all(program.ranks.size());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     for (std::size_t i = 0; i < program.ranks[r].compute.size(); ++i) {
@@ -206,7 +206,7 @@ std::vector<Exposure> exposure(const Program& program, const Timeline& timeline,
 
 void complete_measured(const Program& program, Timeline& timeline) {
   date_sums(program, timeline);
-  Follower follower(program, timeline, AloneTimes());
+  TimelineFollower follower(program, timeline, AloneTimes());
   for (std::size_t r = 0; r < program.ranks.size(); ++r) {
     RankTimeline& rank = timeline.ranks[r];
     for (std::size_t i = 0; i < rank.compute.size(); ++i) {

@@ -28,9 +28,9 @@ Occupant occupant_of(Role role) {
   return Occupant::passing_gradient;
 }
 
-class Follower {
+class SlotFollower {
  public:
-  Follower(const Program& program, const Timeline& timeline, RankId rank)
+  SlotFollower(const Program& program, const Timeline& timeline, RankId rank)
       : program_(program),
         steps_(program.ranks[rank.index()]),
         timeline_(timeline),
@@ -137,7 +137,7 @@ class Follower {
 }  // namespace
 
 std::vector<Lifetime> slot_lifetimes(const Program& program, const Timeline& timeline, RankId rank) {
-  return Follower(program, timeline, rank).run();
+  return SlotFollower(program, timeline, rank).run();
 }
 
 std::vector<ActivationChange> activation_changes(const Program& program, const Timeline& timeline, RankId rank) {

@@ -9,7 +9,7 @@
 namespace plumb {
 namespace {
 
-struct Change {
+struct ClassChange {
   SimTime at;
   MemoryClass what;
   std::int64_t by;
@@ -67,7 +67,7 @@ std::int64_t MemoryBytes::total() const { return std::accumulate(bytes_.begin(),
 
 std::vector<MemoryBytesPoint> memory_by_class(const Program& program, const Timeline& timeline, RankId rank,
                                               const DeviceBytes& device) {
-  std::vector<Change> changes;
+  std::vector<ClassChange> changes;
   const auto hold = [&](SimTime from, SimTime to, MemoryClass what, std::int64_t bytes) {
     if (from >= to) return;
     changes.push_back({from, what, bytes});
@@ -83,7 +83,7 @@ std::vector<MemoryBytesPoint> memory_by_class(const Program& program, const Time
     for (const ActivationChange& change : activation_changes(program, timeline, rank))
       changes.push_back({change.at, MemoryClass::activations, change.by * device.activations[change.chunk.index()]});
   }
-  std::sort(changes.begin(), changes.end(), [](const Change& a, const Change& b) { return a.at < b.at; });
+  std::sort(changes.begin(), changes.end(), [](const ClassChange& a, const ClassChange& b) { return a.at < b.at; });
   std::vector<MemoryBytesPoint> curve(1);
   if (!device.always.empty()) curve.front().bytes = device.always[rank.index()];
   MemoryBytes now = curve.front().bytes;

@@ -13,9 +13,9 @@
 namespace plumb {
 namespace {
 
-class Explainer {
+class NetworkExplainer {
  public:
-  explicit Explainer(const StuckNetwork& stuck) : stuck_(stuck) {}
+  explicit NetworkExplainer(const StuckNetwork& stuck) : stuck_(stuck) {}
 
   struct Place {
     RankId rank;
@@ -95,14 +95,14 @@ class Explainer {
   const StuckNetwork& stuck_;
 };
 
-std::optional<Explainer::Place> first_unfinished(const StuckNetwork& stuck, const Explainer& explainer) {
+std::optional<NetworkExplainer::Place> first_unfinished(const StuckNetwork& stuck, const NetworkExplainer& explainer) {
   for (std::size_t r = 0; r < stuck.program.ranks.size(); ++r) {
     for (std::size_t i = 0; i < stuck.program.ranks[r].compute.size(); ++i) {
-      const Explainer::Place place{RankId(r), {Wait::On::compute, static_cast<std::int32_t>(i)}};
+      const NetworkExplainer::Place place{RankId(r), {Wait::On::compute, static_cast<std::int32_t>(i)}};
       if (!explainer.finished(place)) return place;
     }
     for (std::size_t i = 0; i < stuck.program.ranks[r].comm.size(); ++i) {
-      const Explainer::Place place{RankId(r), {Wait::On::comm, static_cast<std::int32_t>(i)}};
+      const NetworkExplainer::Place place{RankId(r), {Wait::On::comm, static_cast<std::int32_t>(i)}};
       if (!explainer.finished(place)) return place;
     }
   }
@@ -112,17 +112,17 @@ std::optional<Explainer::Place> first_unfinished(const StuckNetwork& stuck, cons
 }  // namespace
 
 void throw_stuck(const StuckNetwork& stuck) {
-  const Explainer explainer(stuck);
-  std::vector<Explainer::Place> path;
+  const NetworkExplainer explainer(stuck);
+  std::vector<NetworkExplainer::Place> path;
   std::vector<SimulationStuck::Step> waiting;
-  std::optional<Explainer::Place> place = first_unfinished(stuck, explainer);
+  std::optional<NetworkExplainer::Place> place = first_unfinished(stuck, explainer);
   while (place) {
     const auto seen = std::find(path.begin(), path.end(), *place);
     if (seen != path.end()) {
       waiting.erase(waiting.begin(), waiting.begin() + (seen - path.begin()));
       break;
     }
-    const std::optional<Explainer::Cause> cause = explainer.cause(*place);
+    const std::optional<NetworkExplainer::Cause> cause = explainer.cause(*place);
     if (!cause) break;
     path.push_back(*place);
     waiting.push_back(

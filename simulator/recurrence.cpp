@@ -6,7 +6,7 @@
 namespace plumb {
 namespace {
 
-std::size_t at(std::int32_t i) { return static_cast<std::size_t>(i); }
+std::size_t place(std::int32_t i) { return static_cast<std::size_t>(i); }
 
 // Times of what no computation stands behind are zero, and stay so.
 bool is_later(SimTime time, SimTime before, SimTime by) {
@@ -28,9 +28,9 @@ bool Recurrence::find_first_unfinished() {
     const RankTimeline& times = state_.timeline.ranks[r];
     const std::int32_t running = state_.running[r];
     if (running < state_.cut.compute[r].begin) return false;
-    first_compute_[r] = times.compute[at(running)].end > state_.now ? running : running + 1;
+    first_compute_[r] = times.compute[place(running)].end > state_.now ? running : running + 1;
     std::int32_t& comm = first_comm_[r];
-    while (comm < state_.cut.comm[r].size && times.comm_done[at(comm)] != EngineState::unfinished)
+    while (comm < state_.cut.comm[r].size && times.comm_done[place(comm)] != EngineState::unfinished)
       ++comm;
     if (comm < state_.cut.comm[r].begin) return false;
   }
@@ -108,9 +108,9 @@ Recurrence::CommPast Recurrence::comm_now(RankId rank, std::int32_t index) const
                .send_ready = SimTime(0),
                .pending = state.pending,
                .gates = 0,
-               .finished = state_.timeline.ranks[rank.index()].comm_done[at(index)] != EngineState::unfinished};
+               .finished = state_.timeline.ranks[rank.index()].comm_done[place(index)] != EngineState::unfinished};
   if (state.subject >= 0) {
-    const auto message = at(state.subject / 2);
+    const auto message = place(state.subject / 2);
     now.gates = state_.gates[message];
     if (state.subject % 2 == 0) now.send_ready = state_.timeline.messages[message].send_ready;
   }
@@ -140,14 +140,14 @@ bool Recurrence::is_again(const Past& past, RankId rank) const {
   }
   for (std::int32_t i = before.first_compute; i < computes.at - computes.period; ++i) {
     const StepState& now = state_.states[state_.graph.compute(rank, i + computes.period).index()];
-    const StepState& then = before.computes[at(i - before.first_compute)];
+    const StepState& then = before.computes[place(i - before.first_compute)];
     if (now.pending != then.pending) return false;
     // Behind another one it is the end of that one that counts.
     if (i == before.first_compute && !is_later(now.inputs_computed, then.inputs_computed, by)) return false;
   }
   for (std::int32_t i = before.first_comm; i < comms.at - comms.period; ++i) {
     const CommPast now = comm_now(rank, i + comms.period);
-    const CommPast& then = before.comms[at(i - before.first_comm)];
+    const CommPast& then = before.comms[place(i - before.first_comm)];
     if (now.finished != then.finished) return false;
     if (now.finished) continue;
     if (now.pending != then.pending || now.gates != then.gates || !is_later(now.send_ready, then.send_ready, by)) {
@@ -190,12 +190,12 @@ bool Recurrence::waits_are_left_again(const RankPast& before, RankId rank) const
     const auto step = static_cast<std::int32_t>(wait.step);
     if (wait.on == Wait::On::compute) return step >= before.first_compute;
     if (step < before.first_comm) return false;
-    return step >= comms.at || !before.comms[at(step - before.first_comm)].finished;
+    return step >= comms.at || !before.comms[place(step - before.first_comm)].finished;
   };
   const auto is_left = [&](Wait wait) {
     const auto step = static_cast<std::int32_t>(wait.step);
     if (wait.on == Wait::On::compute) return step >= first_compute_[rank.index()];
-    return step >= comms.at || times.comm_done[at(step)] == EngineState::unfinished;
+    return step >= comms.at || times.comm_done[place(step)] == EngineState::unfinished;
   };
   const auto same = [&](Range then, Range now) {
     const auto waited = program.waits_of(then);
@@ -227,7 +227,7 @@ bool Recurrence::all_ahead_is_untouched(const RankPast& before, RankId rank) con
   const std::int32_t end_of_computes = first_compute_[rank.index()];
   std::int32_t end_of_comms = comms.size;
   const std::vector<SimTime>& comm_done = state_.timeline.ranks[rank.index()].comm_done;
-  while (end_of_comms > 0 && comm_done[at(end_of_comms - 1)] == EngineState::unfinished)
+  while (end_of_comms > 0 && comm_done[place(end_of_comms - 1)] == EngineState::unfinished)
     --end_of_comms;
   if (end_of_computes > computes.at - computes.period || end_of_comms > comms.at - comms.period) return false;
   const RankProgram& program = state_.program.ranks[rank.index()];
@@ -244,7 +244,7 @@ bool Recurrence::all_ahead_is_untouched(const RankPast& before, RankId rank) con
     const std::int32_t all = static_cast<std::int32_t>(waits.size()) + 1;
     if (i >= computes.at) {
       if (state_.states[state_.graph.compute(rank, i).index()].pending != all) return false;
-    } else if (before.computes[at(i - before.first_compute)].pending != all || !is_ahead(waits)) {
+    } else if (before.computes[place(i - before.first_compute)].pending != all || !is_ahead(waits)) {
       return false;
     }
   }
@@ -254,11 +254,12 @@ bool Recurrence::all_ahead_is_untouched(const RankPast& before, RankId rank) con
     const StepState& now = state_.states[state_.graph.comm(rank, i).index()];
     if (i >= comms.at) {
       // An end that waits for nothing was there from the start (unfold.hpp).
-      if (now.pending != all || (all == 0 && (now.subject < 0 || state_.gates[at(now.subject / 2)] == 0))) return false;
+      if (now.pending != all || (all == 0 && (now.subject < 0 || state_.gates[place(now.subject / 2)] == 0)))
+        return false;
       continue;
     }
-    const bool began = now.subject >= 0 ? state_.gates[at(now.subject / 2)] == 0 : now.pending == 0;
-    if (began || before.comms[at(i - before.first_comm)].pending != all || !is_ahead(waits)) return false;
+    const bool began = now.subject >= 0 ? state_.gates[place(now.subject / 2)] == 0 : now.pending == 0;
+    if (began || before.comms[place(i - before.first_comm)].pending != all || !is_ahead(waits)) return false;
   }
   return true;
 }

@@ -9,22 +9,22 @@
 namespace plumb {
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
 // Counts per microbatch are whole unless a message is missing somewhere; whole ones are written as integers.
-Json units(double count) {
+OrderedJson units(double count) {
   if (count == std::floor(count)) return static_cast<std::int64_t>(count);
   return count;
 }
 
-Json bubble_json(const Bubble& bubble) {
+OrderedJson bubble_json(const Bubble& bubble) {
   return {{"warmup", to_us(bubble.warmup)},
           {"steady", to_us(bubble.steady)},
           {"cooldown", to_us(bubble.cooldown)},
           {"waiting", to_us(bubble.waiting)}};
 }
 
-Json rank_json(const RankReport& rank) {
+OrderedJson rank_json(const RankReport& rank) {
   const MemoryPeak& memory = rank.memory;
   return {
       {"rank", rank.rank.value},
@@ -52,7 +52,7 @@ Json rank_json(const RankReport& rank) {
         {"activation_chunks", memory.live.activation_chunks}}}};
 }
 
-Json hop_json(const HopReport& hop) {
+OrderedJson hop_json(const HopReport& hop) {
   return {{"from_chunk", hop.from_chunk.value},   {"to_chunk", hop.to_chunk.value},
           {"from_rank", hop.from_rank.value},     {"to_rank", hop.to_rank.value},
           {"units", units(hop.forward_units)},    {"backward_units", units(hop.backward_units)},
@@ -63,33 +63,33 @@ Json hop_json(const HopReport& hop) {
 }  // namespace
 
 std::string to_json(const SimReport& report) {
-  Json ranks = Json::array();
+  OrderedJson ranks = OrderedJson::array();
   for (const RankReport& rank : report.ranks) {
     ranks.push_back(rank_json(rank));
   }
-  Json hops = Json::array();
+  OrderedJson hops = OrderedJson::array();
   for (const HopReport& hop : report.hops) {
     hops.push_back(hop_json(hop));
   }
-  const Json json{{"step_us", to_us(report.step)},
-                  {"bubble_us", bubble_json(report.bubble)},
-                  {"bubble_over_step", report.bubble_over_step},
-                  {"bubble_over_ideal", report.bubble_over_ideal},
-                  {"ranks", ranks},
-                  {"hops", hops},
-                  {"traffic",
-                   {{"forward_units_per_microbatch", units(report.forward_units_per_microbatch)},
-                    {"backward_units_per_microbatch", units(report.backward_units_per_microbatch)},
-                    {"bytes_per_step", report.bytes_per_step}}},
-                  {"checks",
-                   {{"traffic_equals_formula", report.traffic_equals_formula},
-                    {"memory_within_slots", report.memory_within_slots},
-                    {"times_add_up", report.times_add_up}}}};
+  const OrderedJson json{{"step_us", to_us(report.step)},
+                         {"bubble_us", bubble_json(report.bubble)},
+                         {"bubble_over_step", report.bubble_over_step},
+                         {"bubble_over_ideal", report.bubble_over_ideal},
+                         {"ranks", ranks},
+                         {"hops", hops},
+                         {"traffic",
+                          {{"forward_units_per_microbatch", units(report.forward_units_per_microbatch)},
+                           {"backward_units_per_microbatch", units(report.backward_units_per_microbatch)},
+                           {"bytes_per_step", report.bytes_per_step}}},
+                         {"checks",
+                          {{"traffic_equals_formula", report.traffic_equals_formula},
+                           {"memory_within_slots", report.memory_within_slots},
+                           {"times_add_up", report.times_add_up}}}};
   return json.dump();
 }
 
 std::string to_json(const std::vector<PolicyRow>& rows) {
-  Json json = Json::array();
+  OrderedJson json = OrderedJson::array();
   for (const PolicyRow& row : rows) {
     const MemoryPeak worst = worst_peak(row.report);
     json.push_back({{"cache", to_string(row.policy)},

@@ -16,7 +16,7 @@
 namespace plumb {
 namespace {
 
-constexpr SimTime max_step{std::int64_t{1} << 62};
+constexpr SimTime max_step_time{std::int64_t{1} << 62};
 
 // What all messages of one transfer in one direction have in common.
 struct Hop {
@@ -284,7 +284,7 @@ class Engine : private EngineState {
   }
 
   void push(SimTime at, const SimEvent& event) {
-    if (at > max_step) {
+    if (at > max_step_time) {
       throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
     }
     events.push(at.count(), event);

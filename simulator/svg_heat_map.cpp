@@ -18,9 +18,9 @@ constexpr double title_height = 62;
 constexpr double font = 10;
 constexpr double scale_width = 14;
 constexpr double scale_gap = 28;
-constexpr double least_width = 420;
+constexpr double least_map_width = 420;
 constexpr int num_scale_steps = 48;
-constexpr std::size_t most_titles = 4000;  // cells that say their value when pointed at
+constexpr std::size_t most_cell_titles = 4000;  // cells that say their value when pointed at
 
 bool is_blank(const std::optional<double>& value) { return !value || !std::isfinite(*value) || *value < 0; }
 
@@ -49,9 +49,9 @@ double widest(const std::vector<std::string>& texts) {
   return width;
 }
 
-class Drawing {
+class HeatMapDrawing {
  public:
-  explicit Drawing(const HeatMap& map)
+  explicit HeatMapDrawing(const HeatMap& map)
       : map_(map),
         cell_(std::clamp(640.0 / static_cast<double>(std::max(map.rows.size(), map.columns.size())), 4.0, 26.0)),
         left_(margin + 16 + widest(map.rows) + 6),
@@ -69,7 +69,7 @@ class Drawing {
     scale();
     const double words = std::max(text_width(map_.title, 16), text_width(map_.subtitle, 12));
     const double width =
-        std::max({least_width, left_ + table_width_ + scale_gap + scale_width + 52, words + 2 * margin});
+        std::max({least_map_width, left_ + table_width_ + scale_gap + scale_width + 52, words + 2 * margin});
     const double height = top_ + std::max(table_height_, 96.0) + margin;
     return fmt::format(
         "<?xml version=\"1.0\" encoding=\"UTF-8\"?>\n<svg xmlns=\"http://www.w3.org/2000/svg\" width=\"{0}\" "
@@ -82,7 +82,7 @@ class Drawing {
 
  private:
   void cells() {
-    const bool titles = map_.cells.size() <= most_titles;
+    const bool titles = map_.cells.size() <= most_cell_titles;
     body_ += fmt::format("<g stroke=\"#fff\" stroke-width=\"{}\">\n", cell_ < 8 ? "0" : ".8");
     for (std::size_t row = 0; row < map_.rows.size(); ++row) {
       for (std::size_t column = 0; column < map_.columns.size(); ++column) {
@@ -171,7 +171,7 @@ std::string svg_heat_map(const HeatMap& map) {
     throw std::invalid_argument(fmt::format("heat map: {} cells for {} rows and {} columns", map.cells.size(),
                                             map.rows.size(), map.columns.size()));
   }
-  return Drawing(map).draw();
+  return HeatMapDrawing(map).draw();
 }
 
 }  // namespace plumb

@@ -23,9 +23,9 @@ constexpr int most_shades = 8;
 constexpr int most_titles = 3000;  // cells that say more when pointed at
 constexpr std::size_t most_messages = 64;
 
-class Drawing {
+class TimelineDrawing {
  public:
-  Drawing(const Program& program, const Timeline& timeline, const SvgOptions& options)
+  TimelineDrawing(const Program& program, const Timeline& timeline, const SvgOptions& options)
       : program_(program),
         timeline_(timeline),
         options_(options),
@@ -382,7 +382,7 @@ std::string svg_timeline(const Program& program, const Timeline& timeline, const
         "font-size=\"13\">{}: nothing takes time, so there is nothing to draw</text></svg>\n",
         xml_escaped(options.title.empty() ? program.schedule_name : options.title));
   }
-  return Drawing(program, timeline, options).draw();
+  return TimelineDrawing(program, timeline, options).draw();
 }
 
 }  // namespace plumb

@@ -21,25 +21,25 @@ constexpr std::size_t max_stragglers = 4096;
 constexpr std::int64_t max_gpus = std::int64_t{1} << 30;
 constexpr double smallest = 1e-6;  // rates below are no rates
 
-constexpr Range tflops_range{.least = smallest,
-                             .most = 1e6,
-                             .low = 5,
-                             .high = 20'000,
-                             .hint = "; were operations per second meant, or sparse ones?"};
-constexpr Range hbm_range{
+constexpr LegalRange tflops_range{.least = smallest,
+                                  .most = 1e6,
+                                  .low = 5,
+                                  .high = 20'000,
+                                  .hint = "; were operations per second meant, or sparse ones?"};
+constexpr LegalRange hbm_range{
     .least = smallest, .most = 1e15, .low = 50, .high = 50'000, .hint = "; were bytes, or TB meant where GB are?"};
-constexpr Range memory_range{
+constexpr LegalRange memory_range{
     .least = smallest, .most = 1e15, .low = 4, .high = 2'000, .hint = "; were bytes or MiB meant where GiB are?"};
-constexpr Range rate_range{.least = smallest,
-                           .most = 4'000,
-                           .low = 0.1,
-                           .high = 2'000,
-                           .hint = "; were bits, or both directions together meant?"};
-constexpr Range latency_range{
+constexpr LegalRange rate_range{.least = smallest,
+                                .most = 4'000,
+                                .low = 0.1,
+                                .high = 2'000,
+                                .hint = "; were bits, or both directions together meant?"};
+constexpr LegalRange latency_range{
     .least = 0, .most = 1e7, .low = 0, .high = 1'000, .hint = "; were nanoseconds meant where microseconds are?"};
-constexpr Range scale_range{.least = 0.01, .most = 1'000, .low = 0.5, .high = 10};
-constexpr Range share_range{.least = 0, .most = max_compute_share, .low = 0, .high = 0.5};
-constexpr Range fraction_range{.least = 0.01, .most = 1, .low = 0.3, .high = 1};
+constexpr LegalRange scale_range{.least = 0.01, .most = 1'000, .low = 0.5, .high = 10};
+constexpr LegalRange share_range{.least = 0, .most = max_compute_share, .low = 0, .high = 0.5};
+constexpr LegalRange fraction_range{.least = 0.01, .most = 1, .low = 0.3, .high = 1};
 
 Gpu read_gpu(const YamlNode& node, std::string_view source, std::vector<std::string>& warnings) {
   YamlFields fields(node, source, "gpu", warnings);

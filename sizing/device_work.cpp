@@ -12,15 +12,15 @@
 namespace plumb {
 namespace {
 
-constexpr double gradient_bytes = 4;  // of a weight's gradient, accumulated: read and written
-constexpr double chunk_tokens = 64;   // of chunked linear attention
+constexpr double accumulator_bytes = 4;  // of a weight's gradient, accumulated: read and written
+constexpr double chunk_tokens = 64;      // of chunked linear attention
 
 // Softmax attention forward again, and four products more: five products backward for two forward.
 constexpr double fused_backward = 2.5;
 
-class Builder {
+class WorkBuilder {
  public:
-  Builder(const ModelShape& shape, const Batch& batch)
+  WorkBuilder(const ModelShape& shape, const Batch& batch)
       : shape_(shape),
         element_(batch.element_bytes),
         tokens_(batch.tokens),
@@ -187,7 +187,7 @@ class Builder {
     keep(5 * share_ * shape_.hidden);  // two more of the norms' results, three more of their inputs
   }
 
-  double fp32_ratio() const { return gradient_bytes / element_; }
+  double fp32_ratio() const { return accumulator_bytes / element_; }
 
   // What a layer takes from the one before, apart from what the values of blocks hold.
   double input_tensors() const { return batch_.residual.num_streams; }
@@ -220,7 +220,7 @@ class Builder {
     const double matrix = in * out * copies;
     add(work_.forward, {kind, flops, moved + matrix * element_, tiles(rows / copies, out, copies)});
     add(work_.backward_input, {kind, flops, moved + matrix * element_, tiles(rows / copies, in, copies)});
-    add(work_.backward_weight, {kind, flops, moved + 2 * matrix * gradient_bytes, tiles(in, out, copies)});
+    add(work_.backward_weight, {kind, flops, moved + 2 * matrix * accumulator_bytes, tiles(in, out, copies)});
   }
 
   static double tiles(double rows, double columns, double copies) {
@@ -288,7 +288,7 @@ void require_split(std::string_view what, int count, std::string_view flag, int 
 }  // namespace
 
 DeviceWork attention_work(const ModelShape& shape, int layer, const Batch& batch) {
-  Builder builder(shape, batch);
+  WorkBuilder builder(shape, batch);
   builder.residual_and_norm(2 * layer);
   builder.keep_input();
   builder.tensor_collectives();
@@ -302,7 +302,7 @@ DeviceWork attention_work(const ModelShape& shape, int layer, const Batch& batch
 }
 
 DeviceWork mlp_work(const ModelShape& shape, int layer, const Batch& batch) {
-  Builder builder(shape, batch);
+  WorkBuilder builder(shape, batch);
   builder.residual_and_norm(2 * layer + 1);
   builder.keep_input();
   builder.products(mlp_weights(shape, layer));
@@ -320,7 +320,7 @@ DeviceWork mlp_work(const ModelShape& shape, int layer, const Batch& batch) {
 DeviceWork head_work(const ModelShape& shape, const Batch& batch) {
   Batch kept = batch;
   kept.recompute = Recompute::none;
-  Builder builder(shape, kept);
+  WorkBuilder builder(shape, kept);
   builder.residual_and_norm(2 * static_cast<int>(shape.layers.size()));
   builder.keep_input();
   builder.tensor_collectives();

@@ -13,7 +13,7 @@ namespace {
 constexpr int max_decoder_layers = 100'000;
 constexpr int max_hidden = 1 << 20;
 
-const std::vector<ModelConfig>& presets() {
+const std::vector<ModelConfig>& model_presets() {
   // Values as published: Kimi K3's config.json (text_config), Kimi Linear 48B's config.json with the three decoder
   // layers per block of the Attention Residuals paper, which that file does not state.
   static const std::vector<ModelConfig> all = {
@@ -27,14 +27,14 @@ const std::vector<ModelConfig>& presets() {
 
 std::vector<std::string> preset_names() {
   std::vector<std::string> names;
-  for (const ModelConfig& preset : presets()) {
+  for (const ModelConfig& preset : model_presets()) {
     names.push_back(preset.name);
   }
   return names;
 }
 
 ModelConfig load_model(std::string_view name_or_path) {
-  for (const ModelConfig& preset : presets()) {
+  for (const ModelConfig& preset : model_presets()) {
     if (preset.name == name_or_path) {
       return preset;
     }

@@ -25,9 +25,9 @@ int ranks_per_interface(const Cluster& cluster, const Tier& tier, const Degrees&
   return tier.shared_by_gpus / degrees.gpus();
 }
 
-class Builder {
+class NetworkBuilder {
  public:
-  Builder(const Cluster& cluster, int num_ranks, const Degrees& degrees)
+  NetworkBuilder(const Cluster& cluster, int num_ranks, const Degrees& degrees)
       : cluster_(cluster), num_ranks_(num_ranks), degrees_(degrees) {}
 
   NetworkModel run() {
@@ -105,7 +105,7 @@ SharedCores cores_of(const Cluster& cluster, int num_ranks, const Degrees& degre
 
 NetworkModel pipeline_network(const Cluster& cluster, int num_ranks, const Degrees& degrees, CommStreams streams) {
   require_room(cluster, static_cast<std::int64_t>(num_ranks) * degrees.gpus());
-  NetworkModel network = Builder(cluster, num_ranks, degrees).run();
+  NetworkModel network = NetworkBuilder(cluster, num_ranks, degrees).run();
   network.streams = streams;
   MessageProtocol& protocol = network.protocol;
   protocol.eager_limit_bytes = cluster.p2p.eager_limit_bytes * degrees.tp;

@@ -20,7 +20,7 @@ namespace {
 
 using Json = nlohmann::json;
 
-constexpr std::size_t max_file_bytes = std::size_t{64} << 20;
+constexpr std::size_t max_profile_bytes = std::size_t{64} << 20;
 constexpr int max_sublayers = 1 << 20;
 
 constexpr std::array<std::string_view, 5> file_keys{"plumb_profile", "made_by", "steps", "cuts", "chunks"};
@@ -195,8 +195,8 @@ Profile load_profile(const std::string& path) {
   std::string text;
   for (char c = 0; file.get(c);) {
     text.push_back(c);
-    if (text.size() > max_file_bytes) {
-      throw InputError(fmt::format("{} is larger than {} MiB, not a profile", path, max_file_bytes >> 20));
+    if (text.size() > max_profile_bytes) {
+      throw InputError(fmt::format("{} is larger than {} MiB, not a profile", path, max_profile_bytes >> 20));
     }
   }
   return parse_profile(text, path);

@@ -85,7 +85,7 @@ std::string YamlFields::text(std::string_view key) {
   return node.scalar;
 }
 
-double YamlFields::checked(const YamlNode& node, std::string_view key, const Range& range) {
+double YamlFields::checked(const YamlNode& node, std::string_view key, const LegalRange& range) {
   double value = 0;
   if (node.kind != YamlNode::Kind::scalar || !read_all<double>(node.scalar, value) || !std::isfinite(value)) {
     refuse(node.line, fmt::format("{} is {}, a plain number is needed: its unit, {}, stands in the key", path(key),
@@ -101,9 +101,9 @@ double YamlFields::checked(const YamlNode& node, std::string_view key, const Ran
   return value;
 }
 
-double YamlFields::number(std::string_view key, const Range& range) { return checked(require(key), key, range); }
+double YamlFields::number(std::string_view key, const LegalRange& range) { return checked(require(key), key, range); }
 
-double YamlFields::number_or(std::string_view key, const Range& range, double absent) {
+double YamlFields::number_or(std::string_view key, const LegalRange& range, double absent) {
   const YamlNode* node = find(key);
   return node == nullptr ? absent : checked(*node, key, range);
 }

@@ -17,7 +17,7 @@
 namespace plumb {
 
 // `least` and `most` are the limits of what is legal; outside `low`..`high` it is possible and unlikely: a warning.
-struct Range {
+struct LegalRange {
   double least = 0;
   double most = std::numeric_limits<double>::max();
   double low = 0;
@@ -35,8 +35,8 @@ class YamlFields {
   const YamlNode& require(std::string_view key);
 
   std::string text(std::string_view key);
-  double number(std::string_view key, const Range& range);
-  double number_or(std::string_view key, const Range& range, double absent);
+  double number(std::string_view key, const LegalRange& range);
+  double number_or(std::string_view key, const LegalRange& range, double absent);
   std::optional<std::int64_t> whole(std::string_view key, std::int64_t least, std::int64_t most);
   bool flag_or(std::string_view key, bool absent);
 
@@ -44,7 +44,7 @@ class YamlFields {
   [[noreturn]] void refuse(int line, std::string_view why) const;
 
  private:
-  double checked(const YamlNode& node, std::string_view key, const Range& range);
+  double checked(const YamlNode& node, std::string_view key, const LegalRange& range);
   std::string path(std::string_view key) const;
 
   const YamlNode& map_;

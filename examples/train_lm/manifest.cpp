@@ -26,7 +26,7 @@ constexpr int kVersion = 1;
 
 std::string path_of(const std::string& folder) { return folder + "/manifest.json"; }
 
-[[noreturn]] void refuse(const std::string& folder, std::string_view why) {
+[[noreturn]] void refuse_manifest(const std::string& folder, std::string_view why) {
   throw InputError(fmt::format("checkpoint {}: {}", path_of(folder), why));
 }
 
@@ -39,7 +39,7 @@ T field(const std::string& folder, const Json& object, const char* section, cons
                                               : std::is_unsigned_v<T>        ? found->is_number_unsigned()
                                                                              : found->is_number_integer());
   if (!fits) {
-    refuse(folder, fmt::format("field {}.{} is missing or of the wrong type", section, name));
+    refuse_manifest(folder, fmt::format("field {}.{} is missing or of the wrong type", section, name));
   }
   return found->template get<T>();
 }
@@ -47,7 +47,7 @@ T field(const std::string& folder, const Json& object, const char* section, cons
 const Json& section_of(const std::string& folder, const Json& root, const char* name) {
   const auto found = root.find(name);
   if (found == root.end() || !found->is_object()) {
-    refuse(folder, fmt::format("section {} is missing", name));
+    refuse_manifest(folder, fmt::format("section {} is missing", name));
   }
   return *found;
 }
@@ -58,7 +58,7 @@ Json read_json(const std::string& folder) {
     throw InputError(fmt::format("checkpoint {}: no such folder", folder));
   }
   if (std::filesystem::exists(path_of(folder), code) && !std::filesystem::is_regular_file(path_of(folder), code)) {
-    refuse(folder, "not a regular file");
+    refuse_manifest(folder, "not a regular file");
   }
   std::ifstream file(path_of(folder), std::ios::binary);
   if (!file) {
@@ -68,10 +68,10 @@ Json read_json(const std::string& folder) {
   require_plain_json(text, "checkpoint " + path_of(folder));
   Json root = Json::parse(text, nullptr, /*allow_exceptions=*/false);
   if (root.is_discarded() || !root.is_object() || root.value("format", Json()) != kFormat) {
-    refuse(folder, "damaged, or not a checkpoint of this program");
+    refuse_manifest(folder, "damaged, or not a checkpoint of this program");
   }
   if (root.value("version", Json()) != kVersion) {
-    refuse(folder, fmt::format("format version is not {}", kVersion));
+    refuse_manifest(folder, fmt::format("format version is not {}", kVersion));
   }
   return root;
 }
@@ -79,13 +79,13 @@ Json read_json(const std::string& folder) {
 void read_depth(const std::string& folder, const Json& depth, LmConfig& model) {
   const auto mode = field<std::string>(folder, depth, "depth", "mode");
   if (mode != "block" && mode != "full") {
-    refuse(folder, fmt::format("depth.mode '{}' is unknown; one of block, full", mode));
+    refuse_manifest(folder, fmt::format("depth.mode '{}' is unknown; one of block, full", mode));
   }
   model.residual = mode == "full" ? Residual::attnres_full : Residual::attnres_block;
   model.block_sublayers = field<int>(folder, depth, "depth", "block_sublayers");
   const auto init = field<std::string>(folder, depth, "depth", "query_init");
   if (init != "zero" && init != "normal") {
-    refuse(folder, fmt::format("depth.query_init '{}' is unknown; one of zero, normal", init));
+    refuse_manifest(folder, fmt::format("depth.query_init '{}' is unknown; one of zero, normal", init));
   }
   model.query_init = init == "normal" ? QueryInit::normal : QueryInit::zero;
 }
@@ -133,12 +133,12 @@ CheckpointInfo read_checkpoint(const std::string& folder) {
   info.model.eps = field<double>(folder, model, "model", "eps");
   info.model.seed = field<std::uint64_t>(folder, model, "model", "seed");
   if (field<std::int64_t>(folder, model, "model", "vocabulary") != kVocabulary) {
-    refuse(folder, fmt::format("model.vocabulary is not {}", kVocabulary));
+    refuse_manifest(folder, fmt::format("model.vocabulary is not {}", kVocabulary));
   }
   const auto dtype = field<std::string>(folder, model, "model", "dtype");
   const std::optional<Storage> storage = storage_from_name(dtype);
   if (!storage) {
-    refuse(folder, fmt::format("model.dtype '{}' is unknown; one of bf16, fp16, fp32, fp64", dtype));
+    refuse_manifest(folder, fmt::format("model.dtype '{}' is unknown; one of bf16, fp16, fp32, fp64", dtype));
   }
   info.model.dtype = *storage;
   info.model.residual = Residual::standard;
@@ -150,15 +150,15 @@ CheckpointInfo read_checkpoint(const std::string& folder) {
   info.sequences_drawn = field<std::uint64_t>(folder, training, "training", "sequences_drawn");
   info.learning_rate = field<double>(folder, training, "training", "learning_rate");
   if (info.num_steps < 0) {
-    refuse(folder, fmt::format("training.steps is {}, must not be negative", info.num_steps));
+    refuse_manifest(folder, fmt::format("training.steps is {}, must not be negative", info.num_steps));
   }
   if (!(info.learning_rate >= 0 && info.learning_rate <= 10)) {
-    refuse(folder, fmt::format("training.learning_rate is {}, must lie between 0 and 10", info.learning_rate));
+    refuse_manifest(folder, fmt::format("training.learning_rate is {}, must lie between 0 and 10", info.learning_rate));
   }
   try {
     validate(info.model);
   } catch (const InputError& error) {
-    refuse(folder, error.what());
+    refuse_manifest(folder, error.what());
   }
   return info;
 }
@@ -167,7 +167,7 @@ std::vector<PartFile> read_parts(const std::string& folder) {
   const Json root = read_json(folder);
   const auto list = root.find("parts");
   if (list == root.end() || !list->is_array()) {
-    refuse(folder, "section parts is missing");
+    refuse_manifest(folder, "section parts is missing");
   }
   std::vector<PartFile> parts;
   for (const Json& entry : *list) {
@@ -177,7 +177,7 @@ std::vector<PartFile> read_parts(const std::string& folder) {
     const auto digits = field<std::string>(folder, entry, "parts", "checksum");
     if (part.file.find('/') != std::string::npos || digits.size() != 16 ||
         digits.find_first_not_of("0123456789abcdef") != std::string::npos) {
-      refuse(folder, "an entry of parts is damaged");
+      refuse_manifest(folder, "an entry of parts is damaged");
     }
     part.checksum = std::stoull(digits, nullptr, 16);
     parts.push_back(part);

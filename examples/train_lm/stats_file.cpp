@@ -14,12 +14,14 @@ namespace plumb::lm {
 
 namespace {
 
-using Json = nlohmann::ordered_json;
+using OrderedJson = nlohmann::ordered_json;
 
-Json optional_number(const std::optional<double>& value) { return value ? Json(*value) : Json(nullptr); }
+OrderedJson optional_number(const std::optional<double>& value) {
+  return value ? OrderedJson(*value) : OrderedJson(nullptr);
+}
 
 std::string line_of(std::int64_t step, const DepthReport& report) {
-  Json line;
+  OrderedJson line;
   line["step"] = step;
   line["sublayer"] = report.sublayer;
   line["part"] = report.is_head ? "head" : report.sublayer % 2 == 0 ? "attention" : "mlp";

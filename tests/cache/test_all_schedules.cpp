@@ -14,11 +14,10 @@
 #include "support/catch.hpp"
 
 using namespace plumb;
+using plumb::test::block_policies;
 using plumb::test::Dice;
 
 namespace {
-
-constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
 
 // A schedule of this kind on a random layout that fits it: P <= 8, V <= 4, M <= 4P.
 Schedule random_schedule(Dice& dice, ScheduleKind kind) {

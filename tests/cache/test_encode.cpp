@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include <set>
 
+#include "cache/support/faults.hpp"
 #include "cache/support/programs.hpp"
 #include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
@@ -9,6 +10,7 @@
 namespace plumb {
 namespace {
 
+using test::contains;
 using test::Dice;
 using namespace std::string_view_literals;
 
@@ -35,8 +37,6 @@ std::string refusal_after(std::string_view what, std::string_view by) {
   replace(json, what, by);
   return refusal(json);
 }
-
-bool contains(std::string_view text, std::string_view part) { return text.find(part) != std::string_view::npos; }
 
 }  // namespace
 

@@ -10,11 +10,10 @@
 #include "support/catch.hpp"
 
 using namespace plumb;
+using plumb::test::block_policies;
 using plumb::test::Dice;
 
 namespace {
-
-constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
 
 Program small_program(Policy policy, LowerOptions options = {}, bool forward_only = false) {
   const Layout layout(4, 2, 8);

@@ -7,11 +7,10 @@
 #include "support/catch.hpp"
 
 using namespace plumb;
+using plumb::test::block_policies;
 using plumb::test::Dice;
 
 namespace {
-
-constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
 
 // Position of every start in the common order.
 struct Positions {

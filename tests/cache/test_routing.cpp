@@ -7,11 +7,10 @@
 #include "support/catch.hpp"
 
 using namespace plumb;
+using plumb::test::block_policies;
 using plumb::test::Dice;
 
 namespace {
-
-constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
 
 Layout random_layout(Dice& dice) {
   return Layout(dice.roll(1, 7), dice.roll(1, 5), 2, dice.roll(0, 1) == 0 ? Placement::loop : Placement::vee);

@@ -11,7 +11,7 @@
 namespace plumb {
 namespace {
 
-constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
+using test::block_policies;
 
 // What crosses each cut, found by walking the chunks with explicit sets. `have[r]`: blocks that rank r made or
 // received.

@@ -13,12 +13,12 @@ using plumb::test::scratch_file;
 
 namespace {
 
-const std::string k3 = " --model kimi-k3 --pp 8 --vp 4";
+const std::string k3_layout = " --model kimi-k3 --pp 8 --vp 4";
 
 }  // namespace
 
 TEST_CASE("volume of Kimi K3 on 8 ranks x 4 virtual stages is 167 naive and 77 otherwise", "[cli]") {
-  const json volume = answer("volume" + k3);
+  const json volume = answer("volume" + k3_layout);
   CHECK(volume.at("naive").at("units") == 167);
   for (const char* policy : {"relay", "cached", "direct"}) {
     CHECK(volume.at(policy).at("units") == 77);
@@ -49,7 +49,7 @@ TEST_CASE("volume of Kimi K3 on 8 ranks x 4 virtual stages is 167 naive and 77 o
 }
 
 TEST_CASE("the full Hugging Face file gives the preset's numbers, nested text_config included", "[cli]") {
-  const json preset = answer("volume" + k3);
+  const json preset = answer("volume" + k3_layout);
   const json file = answer("volume --pp 8 --vp 4 --model " PLUMB_CLI_TEST_DATA "/kimi-k3.config.json");
   CHECK(preset == file);
   // Without a block size it is an ordinary residual stream, and blocks must be asked for with their length.
@@ -129,7 +129,7 @@ TEST_CASE("groups follow the rule asked for", "[cli]") {
 }
 
 TEST_CASE("automatic cuts send less than even ones and make no chunk heavier", "[cli]") {
-  const json volume = answer("volume" + k3 + " --cuts auto");
+  const json volume = answer("volume" + k3_layout + " --cuts auto");
   CHECK(volume.at("cached").at("units") == 75);
   int before = 0;
   for (const int cut : volume.at("layout").at("cuts")) {
@@ -155,7 +155,7 @@ TEST_CASE("a schedule without backwards is called forward only", "[cli]") {
 }
 
 TEST_CASE("sim prints the promised keys and its traffic equals the formula", "[cli]") {
-  const json sim = answer("sim" + k3 + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32");
+  const json sim = answer("sim" + k3_layout + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32");
   CHECK(sim.at("step_us") == Approx(411400));
   for (const char* key : {"warmup", "steady", "cooldown", "waiting"}) {
     CHECK(sim.at("bubble_us").contains(key));
@@ -175,7 +175,7 @@ TEST_CASE("sim prints the promised keys and its traffic equals the formula", "[c
 
 TEST_CASE("compare-cache gives every policy's overhead over the standard residual", "[cli]") {
   const json rows =
-      answer("sim" + k3 + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32 --compare-cache")
+      answer("sim" + k3_layout + " --unit-us 100 --hop-us 0 --grad-wire storage --microbatches 32 --compare-cache")
           .at("policies");
   REQUIRE(rows.is_array());
   REQUIRE(rows.size() == 5);

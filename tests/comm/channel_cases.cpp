@@ -10,7 +10,6 @@
 namespace plumb::testing {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
 constexpr Lane lanes[] = {Lane::urgent, Lane::bulk};
 
 void messages_keep_their_order(RankEnds ends) {
@@ -231,7 +230,7 @@ void random_traffic(RankEnds ends) {
   }
 }
 
-constexpr ConformanceCase cases[] = {
+constexpr ConformanceCase channel_case_list[] = {
     {"messages of a channel arrive in the order of their posts", 2, messages_keep_their_order},
     {"late receives get early sends in order", 2, late_receives_get_early_sends_in_order},
     {"lanes do not wait for each other", 2, lanes_do_not_wait_for_each_other},
@@ -244,6 +243,6 @@ constexpr ConformanceCase cases[] = {
 
 }  // namespace
 
-std::span<const ConformanceCase> channel_cases() { return cases; }
+std::span<const ConformanceCase> channel_cases() { return channel_case_list; }
 
 }  // namespace plumb::testing

@@ -58,7 +58,7 @@ void control_and_data_alternate(RankEnds ends) {
   }
 }
 
-constexpr ConformanceCase cases[] = {
+constexpr ConformanceCase control_case_list[] = {
     {"everybody gets everything in rank order", 1, everybody_gets_everything},
     {"long texts pass and longer ones are refused", 1, long_texts_pass},
     {"exchanges and messages alternate", 2, control_and_data_alternate},
@@ -66,6 +66,6 @@ constexpr ConformanceCase cases[] = {
 
 }  // namespace
 
-std::span<const ConformanceCase> control_cases() { return cases; }
+std::span<const ConformanceCase> control_cases() { return control_case_list; }
 
 }  // namespace plumb::testing

@@ -11,8 +11,6 @@
 namespace plumb::testing {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
-
 /// The fault that `run` ends with; an end without one, or by another exception, breaks the case.
 TransportFault fault_of(const std::function<void()>& run, const char* what) {
   const auto start = std::chrono::steady_clock::now();
@@ -136,7 +134,7 @@ void missing_rank_is_named(RankEnds ends) {
   t.fail("a rank is missing");
 }
 
-constexpr ConformanceCase cases[] = {
+constexpr ConformanceCase failure_case_list[] = {
     {"a shorter message is a protocol fault of the receiver", 2, shorter_message},
     {"a shorter message that came early is a protocol fault of the receiver", 2, shorter_message_early},
     {"a longer message is a protocol fault of the receiver", 2, longer_message},
@@ -151,6 +149,6 @@ constexpr ConformanceCase cases[] = {
 
 }  // namespace
 
-std::span<const ConformanceCase> failure_cases() { return cases; }
+std::span<const ConformanceCase> failure_cases() { return failure_case_list; }
 
 }  // namespace plumb::testing

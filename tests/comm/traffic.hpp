@@ -13,6 +13,7 @@
 namespace plumb::testing {
 
 inline constexpr std::chrono::seconds patience{20};
+inline constexpr std::size_t mebibyte = std::size_t{1} << 20;
 
 /// Throws std::runtime_error(text) unless ok.
 void check(bool ok, const std::string& text);

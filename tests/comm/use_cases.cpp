@@ -14,8 +14,6 @@
 namespace plumb::testing {
 namespace {
 
-constexpr std::size_t mebibyte = std::size_t{1} << 20;
-
 void tickets_stay_small(RankEnds ends) {
   Transport& t = ends.transport;
   Message out({16}), in_a({16}), in_b({16});
@@ -206,7 +204,7 @@ void ring_hops_are_shown(RankEnds ends) {
   }
 }
 
-constexpr ConformanceCase cases[] = {
+constexpr ConformanceCase use_case_list[] = {
     {"tickets stay small", 2, tickets_stay_small},
     {"steady traffic allocates nothing", 2, steady_traffic_allocates_nothing},
     {"wrong use is refused and changes nothing", 1, wrong_use_is_refused},
@@ -219,6 +217,6 @@ constexpr ConformanceCase cases[] = {
 
 }  // namespace
 
-std::span<const ConformanceCase> use_cases() { return cases; }
+std::span<const ConformanceCase> use_cases() { return use_case_list; }
 
 }  // namespace plumb::testing

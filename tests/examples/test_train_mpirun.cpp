@@ -18,8 +18,8 @@ using plumb::lm::test::temporary;
 
 namespace {
 
-const std::string kProgram = PLUMB_TRAIN;
-const std::string kTiny = " --layers 3 --hidden 16 --heads 2 --seq 8 --tokens 16 --steps 5 --json";
+const std::string kTrain = PLUMB_TRAIN;
+const std::string kTinyRun = " --layers 3 --hidden 16 --heads 2 --seq 8 --tokens 16 --steps 5 --json";
 
 // Given on rank 0's side of a colon too, so flags may differ from rank to rank.
 Ended mpirun(const std::string& ranks) {
@@ -29,11 +29,11 @@ Ended mpirun(const std::string& ranks) {
 }  // namespace
 
 TEST_CASE("processes and threads print the same losses and bytes, processes log into one file", "[examples]") {
-  const std::string flags = kTiny + " --pp 2 --vp 2";
+  const std::string flags = kTinyRun + " --pp 2 --vp 2";
   const std::string log = temporary(".jsonl");
   const std::string stats[] = {temporary("-processes.jsonl"), temporary("-threads.jsonl")};
-  const Ended processes = mpirun("-n 2 " + kProgram + flags + " --log " + log + " --stats " + stats[0]);
-  const Ended threads = shell(kProgram + flags + " --stats " + stats[1]);
+  const Ended processes = mpirun("-n 2 " + kTrain + flags + " --log " + log + " --stats " + stats[0]);
+  const Ended threads = shell(kTrain + flags + " --stats " + stats[1]);
   INFO(processes.err);
   REQUIRE(processes.code == 0);
   REQUIRE(threads.code == 0);
@@ -48,43 +48,43 @@ TEST_CASE("processes and threads print the same losses and bytes, processes log 
 }
 
 TEST_CASE("a number of processes other than --pp is refused", "[examples]") {
-  const Ended ended = mpirun("-n 3 " + kProgram + kTiny + " --pp 2");
+  const Ended ended = mpirun("-n 3 " + kTrain + kTinyRun + " --pp 2");
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("config: --pp is 2 but 3 MPI ranks were started"));
 }
 
 TEST_CASE("ranks started with different flags name the flag and end with code 2", "[examples]") {
-  const std::string one = "-n 1 " + kProgram + kTiny + " --pp 2";
+  const std::string one = "-n 1 " + kTrain + kTinyRun + " --pp 2";
   const Ended ended = mpirun(one + " --seed 1 : " + one);
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("--seed is '1' on rank 0 and '0' on rank 1"));
 }
 
 TEST_CASE("a flag that only one rank cannot understand ends all ranks", "[examples]") {
-  const std::string one = "-n 1 " + kProgram + kTiny + " --pp 2";
+  const std::string one = "-n 1 " + kTrain + kTinyRun + " --pp 2";
   const Ended ended = mpirun(one + " : " + one + " --nonsense");
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("usage: "));
 }
 
 TEST_CASE("a log that rank 0 cannot open ends all ranks", "[examples]") {
-  const Ended ended = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --log /nowhere/log");
+  const Ended ended = mpirun("-n 2 " + kTrain + kTinyRun + " --pp 2 --log /nowhere/log");
   CHECK(ended.code == 3);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("config: --log /nowhere/log"));
 }
 
 TEST_CASE("ranks as threads under mpirun are refused", "[examples]") {
-  const Ended ended = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --ranks inproc");
+  const Ended ended = mpirun("-n 2 " + kTrain + kTinyRun + " --pp 2 --ranks inproc");
   CHECK(ended.code == 2);
   CHECK_THAT(ended.err, Catch::Matchers::Contains("--ranks inproc under mpirun"));
 }
 
 TEST_CASE("a checkpoint saved by processes is loaded by threads under another layout", "[examples]") {
   const std::string folder = temporary("-checkpoint");
-  const Ended saved = mpirun("-n 2 " + kProgram + kTiny + " --pp 2 --save " + folder);
+  const Ended saved = mpirun("-n 2 " + kTrain + kTinyRun + " --pp 2 --save " + folder);
   INFO(saved.err);
   REQUIRE(saved.code == 0);
-  const Ended loaded = shell(kProgram + " --load " + folder + " --pp 1 --vp 3 --steps 2 --json");
+  const Ended loaded = shell(kTrain + " --load " + folder + " --pp 1 --vp 3 --steps 2 --json");
   INFO(loaded.err);
   CHECK(loaded.code == 0);
   CHECK(shell("rm -r " + folder).code == 0);

@@ -13,7 +13,7 @@ using namespace plumb::testing;
 
 namespace {
 
-constexpr double kUlp = 0x1.0p-24;  // half a unit in the last place of fp32, relative
+constexpr double kHalfUlp = 0x1.0p-24;  // half a unit in the last place of fp32, relative
 
 struct Setting {
   std::int64_t tokens;
@@ -128,7 +128,7 @@ void check_forward(const Setting& setting) {
       q_norm += each * each;
     }
     q_norm = std::sqrt(q_norm);
-    const double scale = 2 * kUlp * q_norm * std::sqrt(static_cast<double>(setting.width));
+    const double scale = 2 * kHalfUlp * q_norm * std::sqrt(static_cast<double>(setting.width));
 
     double worst_logit = 0;
     for (std::size_t i = 0; i < list.size(); ++i) {
@@ -136,7 +136,7 @@ void check_forward(const Setting& setting) {
       aggregate_forward(in.problem, {{&list[i], 1}, in.queries[l].data(), nullptr, s.data()});
       for (std::size_t t = 0; t < s.size(); ++t) {
         const double error = std::abs(static_cast<double>(s[t]) - expected.s[i][t]);
-        CHECK(error <= scale + 4 * kUlp * std::abs(expected.s[i][t]));
+        CHECK(error <= scale + 4 * kHalfUlp * std::abs(expected.s[i][t]));
         worst_logit = std::max(worst_logit, error);
       }
     }
@@ -146,7 +146,7 @@ void check_forward(const Setting& setting) {
     phase_one_forward(in.problem, {list, {&one, 1}});
     for (std::size_t t = 0; t < lse.size(); ++t) {
       CHECK(std::abs(static_cast<double>(lse[t]) - expected.lse[t]) <=
-            scale + 12 * kUlp * std::max(1.0, std::abs(expected.lse[t])));
+            scale + 12 * kHalfUlp * std::max(1.0, std::abs(expected.lse[t])));
     }
     CHECK(relative_l2(o, expected.h) <= 3e-6);
     for (std::size_t k = 0; k < o.size(); ++k) {
@@ -154,7 +154,7 @@ void check_forward(const Setting& setting) {
       for (std::size_t i = 0; i < list.size(); ++i) {
         magnitude += expected.p[i][k / static_cast<std::size_t>(setting.width)] * std::abs(exact.sources.values[i][k]);
       }
-      CHECK(std::abs(static_cast<double>(o[k]) - expected.h[k]) <= (4 * worst_logit + 16 * kUlp) * magnitude);
+      CHECK(std::abs(static_cast<double>(o[k]) - expected.h[k]) <= (4 * worst_logit + 16 * kHalfUlp) * magnitude);
     }
   }
 }

@@ -70,7 +70,7 @@ void check_forward(const CpuCase<V>& in, ExpectedOf& expected, int queries) {
 }
 
 template <class V>
-void check_all() {
+void check_all_forward() {
   const Sampling sampling(1);
   int number = 0;
   for (const std::int64_t width : {100, 1000, 2304, 4096, 7168}) {
@@ -90,6 +90,6 @@ void check_all() {
 
 }  // namespace
 
-TEST_CASE("fast forward operators keep their bounds in fp32", "[kernels]") { check_all<float>(); }
-TEST_CASE("fast forward operators keep their bounds in bf16", "[kernels]") { check_all<Bf16>(); }
-TEST_CASE("fast forward operators keep their bounds in fp16", "[kernels]") { check_all<Fp16>(); }
+TEST_CASE("fast forward operators keep their bounds in fp32", "[kernels]") { check_all_forward<float>(); }
+TEST_CASE("fast forward operators keep their bounds in bf16", "[kernels]") { check_all_forward<Bf16>(); }
+TEST_CASE("fast forward operators keep their bounds in fp16", "[kernels]") { check_all_forward<Fp16>(); }

@@ -20,7 +20,7 @@ void check_backward(std::int64_t tokens, std::int64_t width, int n, int readers,
 }
 
 template <class V>
-void check_all() {
+void check_all_backward() {
   const Sampling sampling(1);
   int number = 0;
   for (const std::int64_t width : {100, 1000, 2304, 4096, 7168}) {
@@ -46,9 +46,9 @@ void check_aggregate(int n, bool first_touch) {
 
 }  // namespace
 
-TEST_CASE("fast backward operators keep their bounds in fp32", "[kernels]") { check_all<float>(); }
-TEST_CASE("fast backward operators keep their bounds in bf16", "[kernels]") { check_all<Bf16>(); }
-TEST_CASE("fast backward operators keep their bounds in fp16", "[kernels]") { check_all<Fp16>(); }
+TEST_CASE("fast backward operators keep their bounds in fp32", "[kernels]") { check_all_backward<float>(); }
+TEST_CASE("fast backward operators keep their bounds in bf16", "[kernels]") { check_all_backward<Bf16>(); }
+TEST_CASE("fast backward operators keep their bounds in fp16", "[kernels]") { check_all_backward<Fp16>(); }
 
 TEST_CASE("the fast backward of an aggregate adds to its accumulators or overwrites them", "[kernels]") {
   for (const int n : {1, 2, 5, 9}) {

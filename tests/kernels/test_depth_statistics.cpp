@@ -71,14 +71,14 @@ class Fixed final : public Sublayer {
   Rows<Gradient> gradient;
 };
 
-struct Expected {
+struct ExpectedStatistics {
   double entropy = 0;
   std::vector<double> weights;
 };
 
 // The definition: softmax over sources of q . v / rms(v).
-Expected by_definition(const std::vector<Rows<double>>& sources, const Rows<double>& query, double eps) {
-  Expected out;
+ExpectedStatistics by_definition(const std::vector<Rows<double>>& sources, const Rows<double>& query, double eps) {
+  ExpectedStatistics out;
   out.weights.resize(sources.size());
   for (std::size_t t = 0; t < tokens; ++t) {
     std::vector<double> p;
@@ -174,7 +174,7 @@ void check_against_definition(double bound, bool recompute) {
       query.push_back(static_cast<double>(elements<Gradient>(own.query)[k]) *
                       static_cast<double>(elements<Gradient>(own.gain)[k]));
     }
-    const Expected expected = by_definition(read, query, config.eps);
+    const ExpectedStatistics expected = by_definition(read, query, config.eps);
     CHECK(sum.num_tokens == tokens);
     CHECK(std::abs(sum.entropy - expected.entropy) <= bound * tokens);
     CHECK(sum.reads_partial == !partial.empty());

@@ -18,7 +18,7 @@ const std::string layout = " --pp 2 --vp 2 --microbatches 4 --sublayers 8 --bloc
 const std::string costs = " --action-us F=500,I=500,W=500 --unit-us 50 --hop-us 20";
 const std::string small = " --unit-bytes 4096 --steps 2";
 
-void require_refused(const std::string& arguments, const std::string& names) {
+void require_rehearse_refused(const std::string& arguments, const std::string& names) {
   const Run run = run_plumb("rehearse" + arguments);
   INFO(arguments << "\n" << run.err);
   CHECK(run.exit_code == 2);
@@ -106,8 +106,8 @@ TEST_CASE("a log of a rehearsal is compared with the simulation of the same flag
 }
 
 TEST_CASE("two outputs do not share a file, by whatever path", "[rehearsal]") {
-  require_refused(layout + costs + small + " --log out.jsonl --trace ./out.jsonl",
-                  "--log and --trace name the same file");
+  require_rehearse_refused(layout + costs + small + " --log out.jsonl --trace ./out.jsonl",
+                           "--log and --trace name the same file");
   CHECK(run_plumb("rehearse" + layout + costs + small + " --log own.jsonl --trace own.json").exit_code == 0);
 }
 
@@ -118,23 +118,25 @@ TEST_CASE("a log says how the rehearsal was impaired", "[rehearsal]") {
 }
 
 TEST_CASE("times, sizes and costs that cannot be are refused with what is legal", "[rehearsal]") {
-  require_refused(layout + small + " --action-us F=0,I=1,W=1", "F takes no time");
+  require_rehearse_refused(layout + small + " --action-us F=0,I=1,W=1", "F takes no time");
   for (const char* residual : {"mhc:4", "deepnet", "muddformer"})
-    require_refused(layout + costs + small + " --residual " + residual, "not run: legal here are standard");
-  require_refused(layout + small + " --action-us F=-1,I=1,W=1", "--action-us F");
-  require_refused(layout + small + " --action-us F=1000", "no cost of B");
-  require_refused(layout + small + " --schedule zb-v --action-us F=1000,B=2000", "no cost of I");
-  require_refused(layout + small + " --unit-us 0", "--hop-GBps inf");
-  require_refused(layout + small + " --unit-us -3", "--unit-us");
-  require_refused(layout + small + " --hop-us -1", "--hop-us");
+    require_rehearse_refused(layout + costs + small + " --residual " + residual, "not run: legal here are standard");
+  require_rehearse_refused(layout + small + " --action-us F=-1,I=1,W=1", "--action-us F");
+  require_rehearse_refused(layout + small + " --action-us F=1000", "no cost of B");
+  require_rehearse_refused(layout + small + " --schedule zb-v --action-us F=1000,B=2000", "no cost of I");
+  require_rehearse_refused(layout + small + " --unit-us 0", "--hop-GBps inf");
+  require_rehearse_refused(layout + small + " --unit-us -3", "--unit-us");
+  require_rehearse_refused(layout + small + " --hop-us -1", "--hop-us");
   for (const std::string bytes : {"0", "-4", "4097", "4294967296"})
-    require_refused(layout + costs + " --unit-bytes " + bytes, "--unit-bytes");
-  require_refused(" --pp 64 --vp 4 --microbatches 64 --sublayers 256 --block 1 --unit-bytes 1073741824" + costs, "GiB");
-  require_refused(layout + costs + " --steps 0", "--steps");
-  require_refused(layout + costs + " --links slow", "emulated");
-  require_refused(layout + costs + " --impair wires", "overlap");
-  require_refused(layout + costs + " --impair single-stream --links real", "--links emulated");
-  require_refused(layout + costs + " --ranks udp", "inproc");
-  require_refused(layout + costs + " --ranks mpi", "mpirun -n 2");
-  require_refused(" --pp 2 --vp 2 --microbatches 4 --sublayers 8 --block 2 --grad-wire storage" + costs, "fp32");
+    require_rehearse_refused(layout + costs + " --unit-bytes " + bytes, "--unit-bytes");
+  require_rehearse_refused(
+      " --pp 64 --vp 4 --microbatches 64 --sublayers 256 --block 1 --unit-bytes 1073741824" + costs, "GiB");
+  require_rehearse_refused(layout + costs + " --steps 0", "--steps");
+  require_rehearse_refused(layout + costs + " --links slow", "emulated");
+  require_rehearse_refused(layout + costs + " --impair wires", "overlap");
+  require_rehearse_refused(layout + costs + " --impair single-stream --links real", "--links emulated");
+  require_rehearse_refused(layout + costs + " --ranks udp", "inproc");
+  require_rehearse_refused(layout + costs + " --ranks mpi", "mpirun -n 2");
+  require_rehearse_refused(" --pp 2 --vp 2 --microbatches 4 --sublayers 8 --block 2 --grad-wire storage" + costs,
+                           "fp32");
 }

@@ -19,19 +19,19 @@ using plumb::comm::WireModel;
 
 namespace {
 
-constexpr SlotShape small_slots{1, 512, Storage::fp32};
+constexpr SlotShape stream_slots{1, 512, Storage::fp32};
 constexpr SimOptions on_one_stream{.order = ChannelOrder::single_stream, .duplex = Duplex::half};
 
 CostModel costs_of(SimTime action, SimTime unit, SimTime latency) {
-  const auto gradient = static_cast<std::int64_t>(small_slots.gradient_bytes());
-  const UnitBytes bytes{static_cast<std::int64_t>(small_slots.value_bytes()), gradient, gradient};
+  const auto gradient = static_cast<std::int64_t>(stream_slots.gradient_bytes());
+  const UnitBytes bytes{static_cast<std::int64_t>(stream_slots.value_bytes()), gradient, gradient};
   return CostModel(action_times(action, action, action), link_from_unit_time(latency, unit, bytes), bytes);
 }
 
-RehearsalPlan plan_of(Program program, SimTime action, SimTime unit) {
+RehearsalPlan stream_plan_of(Program program, SimTime action, SimTime unit) {
   RehearsalPlan plan{.program = std::make_shared<const Program>(std::move(program)),
                      .costs = costs_of(action, unit, SimTime(0)),
-                     .shape = small_slots};
+                     .shape = stream_slots};
   plan.steps = 2;
   plan.wait_limit = 20s;
   plan.single_stream = true;
@@ -114,7 +114,7 @@ TEST_CASE("a rehearsal on one stream per rank ends, mismatches nowhere and runs 
     Program drawn = random_program(dice, {.pp = 4, .vp = 3, .sublayers = 20, .microbatches = 5});
     INFO("round " << round << ": " << describe(drawn));
     if (drawn.layout.pp() == 1) continue;
-    RehearsalPlan plan = plan_of(std::move(drawn), 20us, 10us);
+    RehearsalPlan plan = stream_plan_of(std::move(drawn), 20us, 10us);
     plan.baseline = round % 2 == 0 ? plan.program : nullptr;
     plan.longest_extra = round % 4 < 2 ? 100us : 0us;
     const RehearsalReport report = make_report(plan, rehearse_on_threads(plan), on_one_stream);
@@ -141,7 +141,7 @@ TEST_CASE("one stream per rank costs in a rehearsal what the simulator says", "[
   const DepthMap depth(8, 1, DepthMap::even_cuts(8, 8, 8));
   LowerOptions options;
   options.costs.duplex = Duplex::half;
-  RehearsalPlan plan = plan_of(lower(make_schedule(request, layout), depth, Policy::relay, options), 1ms, 1ms);
+  RehearsalPlan plan = stream_plan_of(lower(make_schedule(request, layout), depth, Policy::relay, options), 1ms, 1ms);
   const double on_lanes = to_us(simulate(*plan.program, plan.costs).step);
   const RehearsalReport report = make_report(plan, rehearse_on_threads(plan), on_one_stream);
   INFO("on lanes " << on_lanes << " us, predicted " << to_us(report.predicted.step) << ", measured "
@@ -164,7 +164,7 @@ TEST_CASE("lanes merged into one queue per edge run each edge in the order of th
       for (CommStep& step : rank.comm)
         step.lane = MessageLane::urgent;
     }
-    RehearsalPlan plan = plan_of(std::move(program), 20us, 10us);
+    RehearsalPlan plan = stream_plan_of(std::move(program), 20us, 10us);
     plan.single_stream = false;
     const RehearsalReport report = make_report(plan, rehearse_on_threads(plan), {.order = ChannelOrder::fifo_merged});
     CHECK(report.first_mismatch == "");

@@ -10,25 +10,6 @@
 #include "support/catch.hpp"
 
 namespace plumb::test {
-namespace {
-
-constexpr double exact_in_double = 9007199254740992.0;  // 2^53
-
-IntegerModel::Gradients expected_for(const Program& program, const IntegerModel& model) {
-  IntegerModel::Gradients expected = model.reference(program.layout.microbatches());
-  REQUIRE(expected.largest < exact_in_double);
-  if (program.forward_only) {
-    for (auto& weight : expected.weights)
-      weight.assign(weight.size(), 0.0);
-    expected.embedding.assign(expected.embedding.size(), 0.0);
-  }
-  return expected;
-}
-
-std::shared_ptr<const Program> share(Program program) { return std::make_shared<const Program>(std::move(program)); }
-
-}  // namespace
-
 TEST_CASE("one thread gives an integer model the gradients of one process, bit for bit", "[runtime]") {
   Dice dice(11);
   for (int i = 0; i < 150; ++i) {

@@ -21,8 +21,6 @@ namespace {
 
 using Catch::Matchers::Contains;
 
-std::shared_ptr<const Program> share(Program program) { return std::make_shared<const Program>(std::move(program)); }
-
 template <class Error>
 const Error* as(const std::exception_ptr& error, std::string& text) {
   static thread_local std::exception_ptr kept;

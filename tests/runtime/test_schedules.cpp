@@ -17,23 +17,10 @@
 namespace plumb::test {
 namespace {
 
-using ProgramPtr = std::shared_ptr<const Program>;
-
-constexpr double tolerance = 1e-12;
+constexpr double rounding_tolerance = 1e-12;
 constexpr Limits small_limits{.pp = 4, .vp = 3, .sublayers = 14, .microbatches = 8};
 
 std::vector<ScheduleKind> all_kinds() { return {all_schedule_kinds().begin(), all_schedule_kinds().end()}; }
-
-ProgramPtr share(Program program) { return std::make_shared<const Program>(std::move(program)); }
-
-IntegerModel::Gradients expected_for(const Program& program, const IntegerModel& model) {
-  IntegerModel::Gradients expected = model.reference(program.layout.microbatches());
-  if (!program.forward_only) return expected;
-  for (auto& weight : expected.weights)
-    weight.assign(weight.size(), 0.0);
-  expected.embedding.assign(expected.embedding.size(), 0.0);
-  return expected;
-}
 
 void check_bytes(const Program& program, const SlotShape& shape, const std::vector<StepResult>& results) {
   std::uint64_t forward_bytes = 0;
@@ -83,7 +70,7 @@ TEST_CASE("fp64 gradients under every schedule equal one process to 1e-12, recom
         interpret_single_thread(program, host.stages(), host.shape(), {.poison = Poison::always, .observer = nullptr});
     const OneProcess expected =
         run_in_one_process(program->depth, options, program->layout.microbatches(), !program->forward_only);
-    CHECK(largest_difference(host.gradients(), expected.gradients) <= tolerance);
+    CHECK(largest_difference(host.gradients(), expected.gradients) <= rounding_tolerance);
     CHECK(host.losses() == expected.losses);
     CHECK(host.num_kept() == 0);
     if (i % 6 != 0) continue;

@@ -20,10 +20,6 @@
 namespace plumb::test {
 namespace {
 
-using ProgramPtr = std::shared_ptr<const Program>;
-
-ProgramPtr share(Program program) { return std::make_shared<const Program>(std::move(program)); }
-
 struct IntegerRun {
   explicit IntegerRun(const Program& program, IntegerHostOptions options = {})
       : model(program.depth, 2, 4), host(model, program.depth, program.layout.microbatches(), Storage::fp64, options) {}

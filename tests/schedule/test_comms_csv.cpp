@@ -15,7 +15,7 @@ namespace {
 using Catch::Matchers::Contains;
 using test::input_error_of;
 
-std::string refusal(std::string_view text, CsvDialect dialect = CsvDialect::current) {
+std::string comms_refusal(std::string_view text, CsvDialect dialect = CsvDialect::current) {
   const std::string error = input_error_of([&] { (void)read_comms_csv(text, "plan.csv", std::nullopt, dialect); });
   CHECK_THAT(error, Catch::Matchers::StartsWith("plan.csv: "));
   return error;
@@ -92,12 +92,12 @@ TEST_CASE("blanks and quotes and either line end are read in schedules with comm
 }
 
 TEST_CASE("an empty cell among communication is refused but an empty row is an idle rank", "[schedule]") {
-  CHECK_THAT(refusal("0F0,0SEND_F0,0RECV_B0,0B0,\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
+  CHECK_THAT(comms_refusal("0F0,0SEND_F0,0RECV_B0,0B0,\n1RECV_F0,1F0,1B0,1SEND_B0\n"),
              Contains("row 1 (rank 0), column 5: an empty cell"));
-  CHECK_THAT(refusal("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0,"),
+  CHECK_THAT(comms_refusal("0F0,0SEND_F0,0RECV_B0,0B0\n1RECV_F0,1F0,1B0,1SEND_B0,"),
              Contains("row 2 (rank 1), column 5: an empty cell"));
-  CHECK_THAT(refusal("0F0,,0SEND_F0,0RECV_B0,0B0\n"), Contains("row 1 (rank 0), column 2: an empty cell"));
-  CHECK_THAT(refusal(",\n"), Contains("row 1 (rank 0), column 1: an empty cell"));
+  CHECK_THAT(comms_refusal("0F0,,0SEND_F0,0RECV_B0,0B0\n"), Contains("row 1 (rank 0), column 2: an empty cell"));
+  CHECK_THAT(comms_refusal(",\n"), Contains("row 1 (rank 0), column 1: an empty cell"));
   for (const char* empty : {"\"\"\r\n", "\r\n", " \n"}) {
     const std::string text = std::string("0F0,0SEND_F0\n") + empty + "2RECV_F0,2F0\n3F0\n";
     const CommsSchedule schedule = read_comms_csv(text, "x", Layout(4, 1, 1));
@@ -147,36 +147,38 @@ TEST_CASE("a cell that torch's reader would guess at is refused with row and col
                            "\"0F0",
                            "'0F0'"}) {
     CAPTURE(trap);
-    const std::string error = refusal(std::string("0F0,0B0\r\n1F0,1RECV_F0,") + trap + ",1B0\r\n");
+    const std::string error = comms_refusal(std::string("0F0,0B0\r\n1F0,1RECV_F0,") + trap + ",1B0\r\n");
     CHECK_THAT(error, Contains("row 2 (rank 1), column 3: "));
   }
-  CHECK_THAT(refusal("0F0,0SEND_F0junk\n"), Contains("\"0SEND_F0junk\"") && Contains("stands after the microbatch"));
-  CHECK_THAT(refusal("0UNSHARD7\n"), Contains("nothing may stand after UNSHARD"));
-  CHECK_THAT(refusal("0SEND7\n"), Contains("needs its direction"));
-  CHECK_THAT(refusal("0WAIT_SEND_F0\n"), Contains("WAIT_SEND_F is no action of the format"));
+  CHECK_THAT(comms_refusal("0F0,0SEND_F0junk\n"),
+             Contains("\"0SEND_F0junk\"") && Contains("stands after the microbatch"));
+  CHECK_THAT(comms_refusal("0UNSHARD7\n"), Contains("nothing may stand after UNSHARD"));
+  CHECK_THAT(comms_refusal("0SEND7\n"), Contains("needs its direction"));
+  CHECK_THAT(comms_refusal("0WAIT_SEND_F0\n"), Contains("WAIT_SEND_F is no action of the format"));
 }
 
 TEST_CASE("a file that is no plain CSV is refused as a schedule with communication", "[schedule]") {
-  CHECK_THAT(refusal(""), Contains("empty"));
-  CHECK_THAT(refusal("\n"), Contains("no computation at all"));
-  CHECK_THAT(refusal("0UNSHARD,0RESHARD\n"), Contains("no computation at all"));
-  CHECK_THAT(refusal("\xef\xbb\xbf" + smallest), Contains("byte order mark"));
-  CHECK_THAT(refusal(std::string("0F0\0,0B0\n", 9)), Contains("\\x00"));
-  CHECK_THAT(refusal("0F0,0B0\r1F0,1B0\r"), Contains("row 1 (rank 0), column 2") && Contains("carriage return"));
-  CHECK_THAT(refusal("\x7f"
-                     "ELF\x02\x01\x01"),
+  CHECK_THAT(comms_refusal(""), Contains("empty"));
+  CHECK_THAT(comms_refusal("\n"), Contains("no computation at all"));
+  CHECK_THAT(comms_refusal("0UNSHARD,0RESHARD\n"), Contains("no computation at all"));
+  CHECK_THAT(comms_refusal("\xef\xbb\xbf" + smallest), Contains("byte order mark"));
+  CHECK_THAT(comms_refusal(std::string("0F0\0,0B0\n", 9)), Contains("\\x00"));
+  CHECK_THAT(comms_refusal("0F0,0B0\r1F0,1B0\r"), Contains("row 1 (rank 0), column 2") && Contains("carriage return"));
+  CHECK_THAT(comms_refusal("\x7f"
+                           "ELF\x02\x01\x01"),
              Contains("row 1 (rank 0), column 1") && Contains("\\x7f"));
-  CHECK_THAT(refusal(std::string(std::size_t{100} << 20, ',')), Contains("row 1 (rank 0), column 1: an empty cell"));
-  CHECK_THAT(refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));
-  CHECK_THAT(refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
+  CHECK_THAT(comms_refusal(std::string(std::size_t{100} << 20, ',')),
+             Contains("row 1 (rank 0), column 1: an empty cell"));
+  CHECK_THAT(comms_refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));
+  CHECK_THAT(comms_refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
 }
 
 TEST_CASE("communication beyond the layout of the computations is refused", "[schedule]") {
-  CHECK_THAT(refusal("0F0,9SEND_F0\n1F0\n"),
+  CHECK_THAT(comms_refusal("0F0,9SEND_F0\n1F0\n"),
              Contains("row 1 (rank 0), column 2: 9SEND_F0: there is no chunk 9, P=2 V=1 has 0..1"));
-  CHECK_THAT(refusal("0F0,0SEND_F1\n1F0\n"),
+  CHECK_THAT(comms_refusal("0F0,0SEND_F1\n1F0\n"),
              Contains("row 1 (rank 0), column 2: 0SEND_F1: there is no microbatch 1, only 0..0"));
-  CHECK_THAT(refusal("0F0,5UNSHARD\n1F0\n"), Contains("there is no chunk 5"));
+  CHECK_THAT(comms_refusal("0F0,5UNSHARD\n1F0\n"), Contains("there is no chunk 5"));
   CHECK_THAT(input_error_of([] { (void)read_comms_csv(smallest, "x", Layout(3, 1, 1)); }), Contains("needs one row"));
   CHECK_NOTHROW(read_comms_csv(smallest, "x", Layout(2, 1, 1)));
 }
@@ -192,9 +194,10 @@ TEST_CASE("the legacy switch reads B as input gradient and BW as full backward i
   const std::string comms = "0F0,0SEND_F0,0RECV_B0,0BW0\n1RECV_F0,1F0,1B0,1SEND_B0,1W0\n";
   CHECK(write_comms_csv(read_comms_csv(comms, "x", std::nullopt, CsvDialect::legacy)) ==
         "0F0,0SEND_F0,0RECV_B0,0B0\r\n1RECV_F0,1F0,1I0,1SEND_B0,1W0\r\n");
-  CHECK_THAT(refusal("0F0,0I0,0W0\n", CsvDialect::legacy), Contains("I does not exist in the old dialect"));
-  CHECK_THAT(refusal("(0F0;1B0)OVERLAP_F_B\n", CsvDialect::legacy), Contains("pairs do not exist in the old dialect"));
-  CHECK_THAT(refusal("0F0,0X0\n", CsvDialect::legacy), Contains("F, B, W, BW"));
+  CHECK_THAT(comms_refusal("0F0,0I0,0W0\n", CsvDialect::legacy), Contains("I does not exist in the old dialect"));
+  CHECK_THAT(comms_refusal("(0F0;1B0)OVERLAP_F_B\n", CsvDialect::legacy),
+             Contains("pairs do not exist in the old dialect"));
+  CHECK_THAT(comms_refusal("0F0,0X0\n", CsvDialect::legacy), Contains("F, B, W, BW"));
 }
 
 TEST_CASE("the columns of a compute schedule count its bubbles", "[schedule]") {

@@ -12,7 +12,7 @@ namespace {
 using Catch::Matchers::Contains;
 using test::input_error_of;
 
-std::string refusal(std::string_view text, std::optional<Layout> layout = std::nullopt) {
+std::string csv_refusal(std::string_view text, std::optional<Layout> layout = std::nullopt) {
   const std::string error = input_error_of([&] { (void)read_compute_csv(text, "plan.csv", layout); });
   CHECK_THAT(error, Catch::Matchers::StartsWith("plan.csv: "));
   return error;
@@ -72,7 +72,7 @@ TEST_CASE("a row of one empty cell is a rank without actions", "[schedule]") {
     REQUIRE(check.faults.size() == 1);
     CHECK(check.faults[0].rank == RankId(1));
   }
-  CHECK_THAT(refusal("0F0,0B0\r\n1F0,1B0\r\n\r\n"),
+  CHECK_THAT(csv_refusal("0F0,0B0\r\n1F0,1B0\r\n\r\n"),
              Contains("3 rows cannot share 2 chunks") && Contains("row 3 is empty"));
 }
 
@@ -103,42 +103,42 @@ TEST_CASE("a cell that a lenient reader would guess at is refused with row and c
                            "\"0F0",
                            "'0F0'"}) {
     CAPTURE(trap);
-    const std::string error = refusal(std::string("0F0,0B0\r\n1F0,,") + trap + ",1B0\r\n");
+    const std::string error = csv_refusal(std::string("0F0,0B0\r\n1F0,,") + trap + ",1B0\r\n");
     CHECK_THAT(error, Contains("row 2 (rank 1), column 3: "));
   }
-  CHECK_THAT(refusal("0F0,0F0junk\n"), Contains("\"0F0junk\""));
+  CHECK_THAT(csv_refusal("0F0,0F0junk\n"), Contains("\"0F0junk\""));
 }
 
 TEST_CASE("a file that is not a plain CSV is refused", "[schedule]") {
-  CHECK_THAT(refusal(""), Contains("empty"));
-  CHECK_THAT(refusal("\n"), Contains("no computation at all"));
-  CHECK_THAT(refusal(",,,\r\n,,\r\n"), Contains("no computation at all"));
-  CHECK_THAT(refusal("\xef\xbb\xbf"
-                     "0F0,0B0\n"),
+  CHECK_THAT(csv_refusal(""), Contains("empty"));
+  CHECK_THAT(csv_refusal("\n"), Contains("no computation at all"));
+  CHECK_THAT(csv_refusal(",,,\r\n,,\r\n"), Contains("no computation at all"));
+  CHECK_THAT(csv_refusal("\xef\xbb\xbf"
+                         "0F0,0B0\n"),
              Contains("byte order mark"));
-  CHECK_THAT(refusal(std::string_view("\xff\xfe"
-                                      "0\0F\0",
-                                      6)),
+  CHECK_THAT(csv_refusal(std::string_view("\xff\xfe"
+                                          "0\0F\0",
+                                          6)),
              Contains("byte order mark"));
-  CHECK_THAT(refusal(std::string_view("0F0\0,0B0\n", 9)), Contains("\\x00"));
-  CHECK_THAT(refusal("0F0,0B0\r1F0,1B0\r"), Contains("row 1 (rank 0), column 2") && Contains("carriage return"));
-  CHECK_THAT(refusal("0F0,\"0B0\n1F0\"\n"), Contains("row 1 (rank 0), column 2") && Contains("never closed"));
-  CHECK_THAT(refusal("\"0F0\"x,0B0\n"), Contains("must follow the closing quote"));
-  CHECK_THAT(refusal("\"0F\"\"0\",0B0\n"), Contains("must follow the closing quote"));
-  CHECK_THAT(refusal("rank,0F0\n"), Contains("row 1 (rank 0), column 1: token \"rank\""));
+  CHECK_THAT(csv_refusal(std::string_view("0F0\0,0B0\n", 9)), Contains("\\x00"));
+  CHECK_THAT(csv_refusal("0F0,0B0\r1F0,1B0\r"), Contains("row 1 (rank 0), column 2") && Contains("carriage return"));
+  CHECK_THAT(csv_refusal("0F0,\"0B0\n1F0\"\n"), Contains("row 1 (rank 0), column 2") && Contains("never closed"));
+  CHECK_THAT(csv_refusal("\"0F0\"x,0B0\n"), Contains("must follow the closing quote"));
+  CHECK_THAT(csv_refusal("\"0F\"\"0\",0B0\n"), Contains("must follow the closing quote"));
+  CHECK_THAT(csv_refusal("rank,0F0\n"), Contains("row 1 (rank 0), column 1: token \"rank\""));
 }
 
 TEST_CASE("rows that fit no placement are refused with the cells that break each", "[schedule]") {
-  CHECK_THAT(refusal("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), Contains("fits neither placement") &&
-                                                                Contains("placement loop runs chunk 1 on rank 1") &&
-                                                                Contains("placement vee runs chunk 1 on rank 1"));
-  CHECK_THAT(refusal("0F0,0B0\n"
-                     "1F0,1B0\n"
-                     "4F0,4B0\n"),
+  CHECK_THAT(csv_refusal("0F0,1F0,1B0,0B0\n2F0,3F0,3B0,2B0\n"), Contains("fits neither placement") &&
+                                                                    Contains("placement loop runs chunk 1 on rank 1") &&
+                                                                    Contains("placement vee runs chunk 1 on rank 1"));
+  CHECK_THAT(csv_refusal("0F0,0B0\n"
+                         "1F0,1B0\n"
+                         "4F0,4B0\n"),
              Contains("3 rows cannot share 5 chunks") && Contains("is a row missing?"));
-  CHECK_THAT(refusal("65535F0\n"), Contains("V (virtual stages per rank) is 65536"));
-  CHECK_THAT(refusal("0F0,,1024F0\n"), Contains("row 1 (rank 0), column 3: 1024F0") && Contains("1..1024"));
-  CHECK_THAT(refusal("0F0\n2F0\n"), Contains("row 2 (rank 1), column 1: 2F0: 2 rows cannot share 3 chunks"));
+  CHECK_THAT(csv_refusal("65535F0\n"), Contains("V (virtual stages per rank) is 65536"));
+  CHECK_THAT(csv_refusal("0F0,,1024F0\n"), Contains("row 1 (rank 0), column 3: 1024F0") && Contains("1..1024"));
+  CHECK_THAT(csv_refusal("0F0\n2F0\n"), Contains("row 2 (rank 1), column 1: 2F0: 2 rows cannot share 3 chunks"));
 }
 
 TEST_CASE("rows that fit no placement are read on the nearer one where that is asked for", "[schedule]") {
@@ -156,18 +156,18 @@ TEST_CASE("a file must fit the layout that is asked for", "[schedule]") {
   const std::string text = write_compute_csv(one_f_one_b(Layout(2, 1, 2)));
   CHECK_NOTHROW(read_compute_csv(text, "x", Layout(2, 1, 2, Placement::vee)));
   CHECK_NOTHROW(read_compute_csv(text, "x", Layout(2, 2, 4)));  // incomplete is for the check to say
-  CHECK_THAT(refusal(text, Layout(3, 1, 2)), Contains("2 rows, but P=3"));
-  CHECK_THAT(refusal(text, Layout(2, 1, 1)), Contains("row 1 (rank 0), column 2: 0F1: there is no microbatch 1"));
+  CHECK_THAT(csv_refusal(text, Layout(3, 1, 2)), Contains("2 rows, but P=3"));
+  CHECK_THAT(csv_refusal(text, Layout(2, 1, 1)), Contains("row 1 (rank 0), column 2: 0F1: there is no microbatch 1"));
   const std::string looped = write_compute_csv(interleaved(Layout(2, 2, 2), 2));
-  CHECK_THAT(refusal(looped, Layout(2, 1, 2)), Contains("there is no chunk 2"));
-  CHECK_THAT(refusal(looped, Layout(2, 2, 2, Placement::vee)), Contains("placement vee runs chunk 2 on rank 1"));
+  CHECK_THAT(csv_refusal(looped, Layout(2, 1, 2)), Contains("there is no chunk 2"));
+  CHECK_THAT(csv_refusal(looped, Layout(2, 2, 2, Placement::vee)), Contains("placement vee runs chunk 2 on rank 1"));
 }
 
 TEST_CASE("a huge file is refused or read without growing", "[schedule]") {
-  CHECK_THAT(refusal(std::string(std::size_t{16} << 20, ',')), Contains("no computation at all"));
-  CHECK_THAT(refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
-  CHECK_THAT(refusal(std::string(std::size_t{1} << 20, '7')), Contains("is above 65535"));
-  CHECK_THAT(refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));
+  CHECK_THAT(csv_refusal(std::string(std::size_t{16} << 20, ',')), Contains("no computation at all"));
+  CHECK_THAT(csv_refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
+  CHECK_THAT(csv_refusal(std::string(std::size_t{1} << 20, '7')), Contains("is above 65535"));
+  CHECK_THAT(csv_refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));
 }
 
 TEST_CASE("a damaged file is refused or read as it stands but never breaks the reader", "[schedule]") {

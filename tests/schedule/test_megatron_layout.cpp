@@ -11,7 +11,7 @@ namespace {
 using Catch::Matchers::Contains;
 using test::input_error_of;
 
-std::string refusal(std::string_view text) {
+std::string megatron_refusal(std::string_view text) {
   return input_error_of([&] { (void)parse_megatron_layout(text); });
 }
 
@@ -57,38 +57,40 @@ TEST_CASE("stages may be empty, and the loss may stand alone or before an empty 
 }
 
 TEST_CASE("a wrong layout is refused with the column", "[schedule]") {
-  CHECK_THAT(refusal(""), Contains("is empty"));
-  CHECK_THAT(refusal("Et |L"), Contains("column 3: a blank"));
-  CHECK_THAT(refusal("Eq|L"), Contains("column 2: \"q\" is unknown"));
-  CHECK_THAT(refusal("Et\xc3\xa4L"), Contains("column 3: \"\\xc3\" is unknown"));
-  CHECK_THAT(refusal("Et*L"), Contains("column 3: a number must follow the *"));
-  CHECK_THAT(refusal("Et*"), Contains("column 3: a number must follow the *"));
-  CHECK_THAT(refusal("Et*03L"), Contains("column 4: the number has leading zeros"));
-  CHECK_THAT(refusal("Et*-1L"), Contains("column 3: a number must follow the *"));
-  CHECK_THAT(refusal("Et*2,9L"), Contains("column 6: a number must follow * at once (a comma does not continue it)"));
-  CHECK_THAT(refusal("Et*2*3L"), Contains("column 5: a repetition cannot be repeated again"));
-  CHECK_THAT(refusal("E(t|)*2*3L"), Contains("column 8: a repetition cannot be repeated again"));
-  CHECK_THAT(refusal("*2EtL"), Contains("column 1: * must follow a letter"));
-  CHECK_THAT(refusal("Et2L"), Contains("column 3: a number must follow * at once"));
-  CHECK_THAT(refusal("E(t|L"), Contains("column 2: the closing ) is missing"));
-  CHECK_THAT(refusal("Et|)*2L"), Contains("column 4: a ) without its ("));
-  CHECK_THAT(refusal("E(t(t)*2|)*2L"), Contains("column 4: a group inside a group"));
-  CHECK_THAT(refusal("E(t|)L"), Contains("column 5: *n must follow the )"));
-  CHECK_THAT(refusal("E()*2tL"), Contains("column 2: the group is empty"));
-  CHECK_THAT(refusal("tEL"), Contains("column 1: the first layer must be the embedding E"));
-  CHECK_THAT(refusal("|EtL"), Contains("column 2: the embedding E must be in the first stage"));
-  CHECK_THAT(refusal("EtEL"), Contains("column 3: a second embedding E"));
-  CHECK_THAT(refusal("E*2tL"), Contains("column 1: a second embedding E"));
-  CHECK_THAT(refusal("EtLL"), Contains("column 4: L stands after the loss"));
-  CHECK_THAT(refusal("EtL*2"), Contains("column 3: a second loss L"));
-  CHECK_THAT(refusal("EtLt"), Contains("column 4: t stands after the loss"));
-  CHECK_THAT(refusal("Et|t"), Contains("column 5: no loss L"));
-  CHECK_THAT(refusal("L"), Contains("column 1: the first layer must be the embedding E"));
-  CHECK_THAT(refusal("|||"), Contains("no embedding E"));
-  CHECK_THAT(refusal("EL"), Contains("no decoder layer t"));
-  CHECK_THAT(refusal("Etm|tL"), Contains("column 5: a decoder layer t stands after"));
+  CHECK_THAT(megatron_refusal(""), Contains("is empty"));
+  CHECK_THAT(megatron_refusal("Et |L"), Contains("column 3: a blank"));
+  CHECK_THAT(megatron_refusal("Eq|L"), Contains("column 2: \"q\" is unknown"));
+  CHECK_THAT(megatron_refusal("Et\xc3\xa4L"), Contains("column 3: \"\\xc3\" is unknown"));
+  CHECK_THAT(megatron_refusal("Et*L"), Contains("column 3: a number must follow the *"));
+  CHECK_THAT(megatron_refusal("Et*"), Contains("column 3: a number must follow the *"));
+  CHECK_THAT(megatron_refusal("Et*03L"), Contains("column 4: the number has leading zeros"));
+  CHECK_THAT(megatron_refusal("Et*-1L"), Contains("column 3: a number must follow the *"));
+  CHECK_THAT(megatron_refusal("Et*2,9L"),
+             Contains("column 6: a number must follow * at once (a comma does not continue it)"));
+  CHECK_THAT(megatron_refusal("Et*2*3L"), Contains("column 5: a repetition cannot be repeated again"));
+  CHECK_THAT(megatron_refusal("E(t|)*2*3L"), Contains("column 8: a repetition cannot be repeated again"));
+  CHECK_THAT(megatron_refusal("*2EtL"), Contains("column 1: * must follow a letter"));
+  CHECK_THAT(megatron_refusal("Et2L"), Contains("column 3: a number must follow * at once"));
+  CHECK_THAT(megatron_refusal("E(t|L"), Contains("column 2: the closing ) is missing"));
+  CHECK_THAT(megatron_refusal("Et|)*2L"), Contains("column 4: a ) without its ("));
+  CHECK_THAT(megatron_refusal("E(t(t)*2|)*2L"), Contains("column 4: a group inside a group"));
+  CHECK_THAT(megatron_refusal("E(t|)L"), Contains("column 5: *n must follow the )"));
+  CHECK_THAT(megatron_refusal("E()*2tL"), Contains("column 2: the group is empty"));
+  CHECK_THAT(megatron_refusal("tEL"), Contains("column 1: the first layer must be the embedding E"));
+  CHECK_THAT(megatron_refusal("|EtL"), Contains("column 2: the embedding E must be in the first stage"));
+  CHECK_THAT(megatron_refusal("EtEL"), Contains("column 3: a second embedding E"));
+  CHECK_THAT(megatron_refusal("E*2tL"), Contains("column 1: a second embedding E"));
+  CHECK_THAT(megatron_refusal("EtLL"), Contains("column 4: L stands after the loss"));
+  CHECK_THAT(megatron_refusal("EtL*2"), Contains("column 3: a second loss L"));
+  CHECK_THAT(megatron_refusal("EtLt"), Contains("column 4: t stands after the loss"));
+  CHECK_THAT(megatron_refusal("Et|t"), Contains("column 5: no loss L"));
+  CHECK_THAT(megatron_refusal("L"), Contains("column 1: the first layer must be the embedding E"));
+  CHECK_THAT(megatron_refusal("|||"), Contains("no embedding E"));
+  CHECK_THAT(megatron_refusal("EL"), Contains("no decoder layer t"));
+  CHECK_THAT(megatron_refusal("Etm|tL"), Contains("column 5: a decoder layer t stands after"));
   // The example of Megatron's own help text: the m layers lie in two stages.
-  CHECK_THAT(refusal("E|(t|)*3,m|m||L"), Contains("column 12: all m must be in one stage, the first is in stage 4"));
+  CHECK_THAT(megatron_refusal("E|(t|)*3,m|m||L"),
+             Contains("column 12: all m must be in one stage, the first is in stage 4"));
 }
 
 TEST_CASE("stages must fall evenly on the ranks and m layers in the last chunk of one", "[schedule]") {
@@ -105,12 +107,12 @@ TEST_CASE("stages must fall evenly on the ranks and m layers in the last chunk o
 }
 
 TEST_CASE("a layout that grows without bound is refused before it grows", "[schedule]") {
-  CHECK_THAT(refusal("Et*99999999999999999999L"), Contains("column 4: repeats more than 1048576 times"));
-  CHECK_THAT(refusal("E(t*1000000|)*1000000L"), Contains("more than 524288 layers"));
-  CHECK_THAT(refusal("Et|*1000000L"), Contains("column 3: more than 65536 stages"));
-  CHECK_THAT(refusal("E(t|)*65536L"), Contains("more than 65536 stages"));
-  CHECK_THAT(refusal("E(t*0|*0)*1000000L"), Contains("no decoder layer t"));
-  CHECK_THAT(refusal(std::string((std::size_t{1} << 20) + 1, 't')), Contains("too long"));
+  CHECK_THAT(megatron_refusal("Et*99999999999999999999L"), Contains("column 4: repeats more than 1048576 times"));
+  CHECK_THAT(megatron_refusal("E(t*1000000|)*1000000L"), Contains("more than 524288 layers"));
+  CHECK_THAT(megatron_refusal("Et|*1000000L"), Contains("column 3: more than 65536 stages"));
+  CHECK_THAT(megatron_refusal("E(t|)*65536L"), Contains("more than 65536 stages"));
+  CHECK_THAT(megatron_refusal("E(t*0|*0)*1000000L"), Contains("no decoder layer t"));
+  CHECK_THAT(megatron_refusal(std::string((std::size_t{1} << 20) + 1, 't')), Contains("too long"));
   CHECK(layers_of("E(t|)*65535L").size() == 65536);
   CHECK(layers_of("Et*524286L") == std::vector{524286});
 }

@@ -12,6 +12,7 @@
 #include "plumb/simulator/network.hpp"
 #include "plumb/simulator/simulate.hpp"
 #include "simulator/support/models.hpp"
+#include "simulator/support/networks.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
@@ -19,7 +20,6 @@ using namespace plumb::test;
 
 namespace {
 
-constexpr double no_limit = std::numeric_limits<double>::infinity();
 constexpr int pp = 4;
 constexpr int microbatches = 32;
 // One chunk's forward; a rank's full share is V of them.

@@ -16,8 +16,6 @@ using namespace plumb::test;
 
 namespace {
 
-constexpr double no_limit = std::numeric_limits<double>::infinity();
-
 // The naive way: every time again and again from all it waits for, until none changes.
 SimTime fixed_point(const Program& program, const CostModel& costs, SimTime latency) {
   Timeline now;

@@ -21,8 +21,6 @@ using namespace plumb::test;
 
 namespace {
 
-constexpr double no_limit = std::numeric_limits<double>::infinity();
-
 // One value takes so long alone on a card. REQUIRES a power of ten or twice or five times one.
 double rate_of(SimTime unit) {
   return static_cast<double>(storage_bytes.value) * 1e12 / static_cast<double>(unit.count());

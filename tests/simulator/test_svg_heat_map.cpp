@@ -36,8 +36,6 @@ std::vector<XmlElement> cells_of(const XmlDocument& document) {
   return cells;
 }
 
-double number(const XmlElement& element, const std::string& key) { return std::stod(element.attributes.at(key)); }
-
 }  // namespace
 
 TEST_CASE("a heat map has one square per number, darker where it is larger, all on the page", "[simulator]") {

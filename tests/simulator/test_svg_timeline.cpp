@@ -39,8 +39,6 @@ XmlDocument drawn(const Program& program, const CostModel& costs, const SvgOptio
   return drawn(svg_timeline(program, simulate(program, costs), options));
 }
 
-double number(const XmlElement& element, const std::string& key) { return std::stod(element.attributes.at(key)); }
-
 std::string all_text(const XmlDocument& document) {
   std::string text;
   for (const XmlElement& element : document.elements)

@@ -11,17 +11,17 @@ using namespace plumb;
 
 namespace {
 
-const std::string good = R"({"plumb_profile":1,"made_by":"x","steps":3,"cuts":[4,8],"chunks":[
+const std::string good_profile = R"({"plumb_profile":1,"made_by":"x","steps":3,"cuts":[4,8],"chunks":[
   {"forward_s":0.001,"backward_s":0.002},
   {"forward_s":0.0015,"backward_input_s":0.001,"backward_weight_s":0.0005}]})";
 
-std::string with(const std::string& from, const std::string& to) {
-  std::string text = good;
+std::string profile_with(const std::string& from, const std::string& to) {
+  std::string text = good_profile;
   text.replace(text.find(from), from.size(), to);
   return text;
 }
 
-std::string refusal(const std::string& text) {
+std::string profile_refusal(const std::string& text) {
   try {
     parse_profile(text, "p.json");
   } catch (const InputError& error) {
@@ -35,7 +35,7 @@ SimTime us(std::int64_t count) { return SimTime(count * 1'000'000); }
 }  // namespace
 
 TEST_CASE("a profile is read, halves that were not measured shared out", "[sizing]") {
-  const Profile profile = parse_profile(good, "p.json");
+  const Profile profile = parse_profile(good_profile, "p.json");
   CHECK(profile.cuts == std::vector<int>{4, 8});
   REQUIRE(profile.times.size() == 2);
   CHECK(profile.times[0].backward_input == us(1000));
@@ -69,38 +69,40 @@ TEST_CASE("a step's own profile predicts that step", "[sizing]") {
 }
 
 TEST_CASE("malformed profiles are refused with what is wrong and where", "[sizing]") {
-  CHECK(refusal("") == "p.json: not JSON");
-  CHECK(refusal("[]") == "p.json: not a profile: no JSON object");
-  CHECK(refusal("{}") == "p.json: not a profile: it has no \"plumb_profile\":1");
-  CHECK(refusal(with("\"steps\":3", "\"steps\":0")) ==
+  CHECK(profile_refusal("") == "p.json: not JSON");
+  CHECK(profile_refusal("[]") == "p.json: not a profile: no JSON object");
+  CHECK(profile_refusal("{}") == "p.json: not a profile: it has no \"plumb_profile\":1");
+  CHECK(profile_refusal(profile_with("\"steps\":3", "\"steps\":0")) ==
         "p.json: steps is 0, a whole number from 1 to 1073741824 is needed");
-  CHECK(refusal(with("\"steps\"", "\"step\"")) == "p.json: unknown key 'step', did you mean 'steps'?");
-  CHECK(refusal(with("forward_s", "forward_us")) ==
+  CHECK(profile_refusal(profile_with("\"steps\"", "\"step\"")) == "p.json: unknown key 'step', did you mean 'steps'?");
+  CHECK(profile_refusal(profile_with("forward_s", "forward_us")) ==
         "p.json: unknown key 'chunks[0].forward_us', did you mean 'forward_s'?");
-  CHECK(refusal(with("0.001,", "\"1 ms\",")) == "p.json: chunks[0].forward_s is \"1 ms\", seconds are needed");
-  CHECK(refusal(with("0.001,", "-1,")) == "p.json: chunks[0].forward_s is -1, seconds are needed");
-  CHECK(refusal(with("[4,8]", "[8,4]")) == "p.json: cuts does not ascend");
-  CHECK(refusal(with("[4,8]", "[4]")) == "p.json: chunks must be a list as long as cuts, which has 1");
-  CHECK(refusal(with(",\"backward_s\":0.002", "")) ==
+  CHECK(profile_refusal(profile_with("0.001,", "\"1 ms\",")) ==
+        "p.json: chunks[0].forward_s is \"1 ms\", seconds are needed");
+  CHECK(profile_refusal(profile_with("0.001,", "-1,")) == "p.json: chunks[0].forward_s is -1, seconds are needed");
+  CHECK(profile_refusal(profile_with("[4,8]", "[8,4]")) == "p.json: cuts does not ascend");
+  CHECK(profile_refusal(profile_with("[4,8]", "[4]")) == "p.json: chunks must be a list as long as cuts, which has 1");
+  CHECK(profile_refusal(profile_with(",\"backward_s\":0.002", "")) ==
         "p.json: chunks[0] has neither backward_s nor backward_input_s and backward_weight_s");
-  CHECK(refusal(with("\"backward_weight_s\":0.0005", "\"backward_weight_s\":0.0005,\"backward_s\":7")) ==
-        "p.json: chunks[1].backward_s is 7 s, its halves together are 0.0015: it must be their sum");
-  CHECK(refusal(with(",\"backward_weight_s\":0.0005", "")) ==
+  CHECK(
+      profile_refusal(profile_with("\"backward_weight_s\":0.0005", "\"backward_weight_s\":0.0005,\"backward_s\":7")) ==
+      "p.json: chunks[1].backward_s is 7 s, its halves together are 0.0015: it must be their sum");
+  CHECK(profile_refusal(profile_with(",\"backward_weight_s\":0.0005", "")) ==
         "p.json: chunks[1] has only one of backward_input_s and backward_weight_s");
-  CHECK_FALSE(refusal(with("\"forward_s\":0.001", "\"forward_s\":0.001,\"forward_s\":0.001")).empty());
-  CHECK_FALSE(refusal(with("0.001,", "1e300,")).empty());
-  for (std::size_t cut = 0; cut < good.size(); ++cut) {
-    CHECK_FALSE(refusal(good.substr(0, cut)).empty());
-    std::string changed = good;
+  CHECK_FALSE(profile_refusal(profile_with("\"forward_s\":0.001", "\"forward_s\":0.001,\"forward_s\":0.001")).empty());
+  CHECK_FALSE(profile_refusal(profile_with("0.001,", "1e300,")).empty());
+  for (std::size_t cut = 0; cut < good_profile.size(); ++cut) {
+    CHECK_FALSE(profile_refusal(good_profile.substr(0, cut)).empty());
+    std::string changed = good_profile;
     for (const char c : {'{', '}', '"', ',', '9', '\x01'}) {
       changed[cut] = c;
-      refusal(changed);  // legal or refused, never anything else
+      profile_refusal(changed);  // legal or refused, never anything else
     }
   }
 }
 
 TEST_CASE("a profile of other cuts is refused with both", "[sizing]") {
-  const Profile profile = parse_profile(good, "p.json");
+  const Profile profile = parse_profile(good_profile, "p.json");
   const std::vector<int> other{2, 4, 8};
   CHECK_THROWS_WITH(
       profile_times(profile, other, "p.json"),

@@ -6,10 +6,13 @@
 #include <random>
 #include <vector>
 
+#include "plumb/cache/policy.hpp"
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/layout.hpp"
 
 namespace plumb::test {
+
+inline constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
 
 class Dice {
  public:

@@ -3,14 +3,18 @@
 // programs.hpp (tests): lowered programs to check, encode and break.
 #pragma once
 
+#include <memory>
 #include <string>
+#include <utility>
 
 #include "cache/support/layouts.hpp"
 #include "plumb/cache/lower.hpp"
 
 namespace plumb::test {
 
-inline constexpr Policy block_policies[] = {Policy::naive, Policy::relay, Policy::cached, Policy::direct};
+using ProgramPtr = std::shared_ptr<const Program>;
+
+inline ProgramPtr share(Program program) { return std::make_shared<const Program>(std::move(program)); }
 
 struct Limits {
   int pp = 8;

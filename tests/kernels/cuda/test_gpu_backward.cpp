@@ -11,7 +11,7 @@ using cuda_detail::Operators;
 namespace {
 
 template <class V>
-void check_all() {
+void check_all_backward() {
   const Sampling sampling(1);
   int number = 0;
   for (const std::int64_t width : {7, 100, 104, 1000}) {
@@ -41,9 +41,9 @@ void check_aggregate(int n, bool first_touch) {
 
 }  // namespace
 
-TEST_CASE("backward kernels of the GPU keep their bounds in fp32", "[gpu]") { check_all<float>(); }
-TEST_CASE("backward kernels of the GPU keep their bounds in bf16", "[gpu]") { check_all<Bf16>(); }
-TEST_CASE("backward kernels of the GPU keep their bounds in fp16", "[gpu]") { check_all<Fp16>(); }
+TEST_CASE("backward kernels of the GPU keep their bounds in fp32", "[gpu]") { check_all_backward<float>(); }
+TEST_CASE("backward kernels of the GPU keep their bounds in bf16", "[gpu]") { check_all_backward<Bf16>(); }
+TEST_CASE("backward kernels of the GPU keep their bounds in fp16", "[gpu]") { check_all_backward<Fp16>(); }
 
 TEST_CASE("on the GPU the backward of an aggregate adds to its accumulators or overwrites them", "[gpu]") {
   for (const int n : {1, 2, 5}) {

@@ -60,7 +60,7 @@ void check_forward(std::int64_t tokens, std::int64_t width, int n, int num_queri
 }
 
 template <class V>
-void check_all() {
+void check_all_forward() {
   const Sampling sampling(1);
   int number = 0;
   for (const std::int64_t width : {7, 100, 104, 1000}) {
@@ -82,9 +82,9 @@ void check_all() {
 
 }  // namespace
 
-TEST_CASE("forward kernels of the GPU keep their bounds in fp32", "[gpu]") { check_all<float>(); }
-TEST_CASE("forward kernels of the GPU keep their bounds in bf16", "[gpu]") { check_all<Bf16>(); }
-TEST_CASE("forward kernels of the GPU keep their bounds in fp16", "[gpu]") { check_all<Fp16>(); }
+TEST_CASE("forward kernels of the GPU keep their bounds in fp32", "[gpu]") { check_all_forward<float>(); }
+TEST_CASE("forward kernels of the GPU keep their bounds in bf16", "[gpu]") { check_all_forward<Bf16>(); }
+TEST_CASE("forward kernels of the GPU keep their bounds in fp16", "[gpu]") { check_all_forward<Fp16>(); }
 
 TEST_CASE("on the GPU a merge adds the output, scores the rounded sum and normalises", "[gpu]") {
   const CpuCase<Bf16> in(5, 104, 3, 1, 3.0);

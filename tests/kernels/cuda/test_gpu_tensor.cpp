@@ -22,7 +22,8 @@ Mixtures<V> mixed(const CpuCase<V>& in, simt::Order order = simt::Order::ascendi
 }
 
 template <class V>
-void check_forward(std::int64_t tokens, std::int64_t width, int n, int queries, double query_norm, bool known = false) {
+void check_tensor_forward(std::int64_t tokens, std::int64_t width, int n, int queries, double query_norm,
+                          bool known = false) {
   INFO(to_string(kFormat<V>) << ", tokens " << tokens << ", width " << width << ", sources " << n << ", queries "
                              << queries << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, queries, query_norm);
@@ -41,25 +42,25 @@ void check_forward(std::int64_t tokens, std::int64_t width, int n, int queries, 
 }
 
 template <class V>
-void check_all_forward() {
+void check_all_tensor_forward() {
   const Sampling sampling(1);
   int number = 0;
   for (const int n : {1, 2, 3, 8, 9, 16}) {
     for (const std::int64_t width : {8, 104, 264}) {
       const int queries = std::vector<int>{1, 6, 16, 17}[static_cast<std::size_t>(number % 4)];
       if (sampling.takes(number++)) {
-        check_forward<V>(3, width, n, queries, number % 2 == 0 ? 1.0 : 8.0, number % 3 == 0);
+        check_tensor_forward<V>(3, width, n, queries, number % 2 == 0 ? 1.0 : 8.0, number % 3 == 0);
       }
     }
   }
-  check_forward<V>(1, 2312, 3, 4, 8.0);   // a second slice of 264 columns
-  check_forward<V>(2, 1000, 2, 2, 1e-4);  // numbers that fp16 does not have
+  check_tensor_forward<V>(1, 2312, 3, 4, 8.0);   // a second slice of 264 columns
+  check_tensor_forward<V>(2, 1000, 2, 2, 1e-4);  // numbers that fp16 does not have
 }
 
 }  // namespace
 
-TEST_CASE("on tensor cores phase one keeps its bounds in bf16", "[gpu][tensor]") { check_all_forward<Bf16>(); }
-TEST_CASE("on tensor cores phase one keeps its bounds in fp16", "[gpu][tensor]") { check_all_forward<Fp16>(); }
+TEST_CASE("on tensor cores phase one keeps its bounds in bf16", "[gpu][tensor]") { check_all_tensor_forward<Bf16>(); }
+TEST_CASE("on tensor cores phase one keeps its bounds in fp16", "[gpu][tensor]") { check_all_tensor_forward<Fp16>(); }
 
 TEST_CASE("on tensor cores the batched backward keeps its bounds", "[gpu][tensor]") {
   check_backward<Bf16>(3, 104, 9, 9, 8.0, false, true);

@@ -4,6 +4,8 @@
 #include <algorithm>
 #include <stdexcept>
 
+#include "support/catch.hpp"
+
 namespace plumb::test {
 namespace {
 
@@ -27,7 +29,20 @@ void store(const View& to, const Tensor& from) {
   }
 }
 
+constexpr double exact_in_double = 9007199254740992.0;  // 2^53
+
 }  // namespace
+
+IntegerModel::Gradients expected_for(const Program& program, const IntegerModel& model) {
+  IntegerModel::Gradients expected = model.reference(program.layout.microbatches());
+  REQUIRE(expected.largest < exact_in_double);
+  if (program.forward_only) {
+    for (auto& weight : expected.weights)
+      weight.assign(weight.size(), 0.0);
+    expected.embedding.assign(expected.embedding.size(), 0.0);
+  }
+  return expected;
+}
 
 class IntegerHost::ChunkStage final : public Stage {
  public:

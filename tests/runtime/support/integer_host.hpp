@@ -22,6 +22,9 @@ struct IntegerHostOptions {
   bool frozen_embedding = false;
 };
 
+// What the host must have after one step of the program. Requires that every sum is exact.
+IntegerModel::Gradients expected_for(const Program& program, const IntegerModel& model);
+
 class IntegerHost {
  public:
   IntegerHost(const IntegerModel& model, const DepthMap& depth, int microbatches, Storage storage,

@@ -17,6 +17,11 @@ struct XmlElement {
   int parent = -1;
 };
 
+// Throws where there is none.
+inline double number(const XmlElement& element, const std::string& key) {
+  return std::stod(element.attributes.at(key));
+}
+
 struct XmlDocument {
   std::string fault;  // empty: well-formed
   std::vector<XmlElement> elements;
