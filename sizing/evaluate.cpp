@@ -34,11 +34,18 @@ class Bench {
             {.kind = candidate.schedule, .group = candidate.group > 0 ? std::optional(candidate.group) : std::nullopt},
             layout_)),
         held_(held_parameters(request.shape, tables_.parameters, cuts_, layout_, batch_.degrees)),
-        footprints_(footprints(held_, chunk_workspaces(tables_.workspaces, cuts_), layout_, batch_.degrees,
-                               candidate.sharding)),
-        activations_(chunk_activations(tables_.costs, cuts_)) {
+        workspaces_(chunk_workspaces(tables_.workspaces, cuts_)),
+        activations_(chunk_activations(tables_.costs, cuts_)),
+        coming_(schedule_.ranks.size()) {
     for (std::size_t rank = 0; rank < schedule_.ranks.size(); ++rank)
       activation_peaks_.push_back(activation_peak(schedule_.ranks[rank]));
+    shard(candidate.sharding);
+  }
+
+  // What comes and goes, and when, is the same for all.
+  void shard(Sharding sharding) {
+    sharding_ = sharding;
+    footprints_ = footprints(held_, workspaces_, layout_, batch_.degrees, sharding);
   }
 
   // Without blocks and messages.
@@ -51,6 +58,8 @@ class Bench {
     }
     return fullest;
   }
+
+  bool has_run() const { return program_.has_value(); }
 
   void run(Policy policy) {
     const int sublayers = cuts_.back();
@@ -65,7 +74,7 @@ class Bench {
   }
 
   // The fullest device. Ranks that cannot be it are not looked at.
-  MemoryNeed peak() const {
+  MemoryNeed peak() {
     std::vector<std::size_t> ranks(footprints_.size());
     for (std::size_t rank = 0; rank < ranks.size(); ++rank)
       ranks[rank] = rank;
@@ -79,13 +88,13 @@ class Bench {
     return worst;
   }
 
-  Outcome outcome(const Candidate& candidate) const {
+  Outcome outcome(const Candidate& candidate) {
     Outcome outcome;
     const MemoryNeed worst = peak();
     outcome.fits = worst.total() <= request_.memory_bytes;
     outcome.peak_bytes = worst.total();
     outcome.peak_rank = worst.rank;
-    const std::vector<StepEnd> ends = step_ends(held_, layout_, batch_, candidate.sharding, request_.cluster);
+    const std::vector<StepEnd> ends = step_ends(held_, layout_, batch_, sharding_, request_.cluster);
     outcome.pipeline_us = to_us(timeline_.step);
     outcome.step_end_us = seconds(ends) * 1e6;
     SimTime busy{0};
@@ -99,7 +108,10 @@ class Bench {
     const auto ranks = static_cast<double>(timeline_.ranks.size());
     outcome.bubble = 1 - static_cast<double>(busy.count()) / (static_cast<double>(timeline_.step.count()) * ranks);
     outcome.exposed_us = to_us(exposed) / ranks;
-    outcome.network_bytes = fixed_network_bytes(request_, candidate, tables_.expert_bytes, ends) + pipeline_bytes();
+    const LinkTable links = pipeline_links(request_.cluster, layout_.pp(), batch_.degrees, bytes_);
+    outcome.network_bytes =
+        fixed_network_bytes(request_, candidate, tables_.expert_bytes, ends) +
+        pipeline_network_bytes(request_.cluster, layout_, program_->routing, links, bytes_, batch_.degrees.tp);
     return outcome;
   }
 
@@ -116,9 +128,15 @@ class Bench {
            batch_.degrees.tp;
   }
 
+  // The most that a rank holds of what comes and goes with microbatches.
+  struct Coming {
+    double activation_bytes = 0;
+    double block_bytes = 0;
+  };
+
   double activation_peak(const std::vector<Action>& actions) const;
-  MemoryNeed peak_of(std::size_t rank) const;
-  double pipeline_bytes() const;
+  MemoryNeed peak_of(std::size_t rank);
+  Coming coming(std::size_t rank) const;
 
   const SizeRequest& request_;
   Layout layout_;
@@ -128,9 +146,12 @@ class Bench {
   std::vector<int> cuts_;
   Schedule schedule_;
   std::vector<HeldParameters> held_;
-  std::vector<Footprint> footprints_;
+  std::vector<double> workspaces_;
   std::vector<double> activations_;  // [chunk] of one microbatch
   std::vector<double> activation_peaks_;
+  std::vector<std::optional<Coming>> coming_;  // of ranks that were looked at
+  Sharding sharding_ = Sharding::none;
+  std::vector<Footprint> footprints_;
   std::optional<CostModel> costs_;
   std::optional<Program> program_;
   Timeline timeline_;
@@ -151,12 +172,20 @@ double Bench::activation_peak(const std::vector<Action>& actions) const {
   return peak;
 }
 
+MemoryNeed Bench::peak_of(std::size_t rank) {
+  if (!coming_[rank]) coming_[rank] = coming(rank);
+  return {.rank = static_cast<int>(rank),
+          .held = footprints_[rank],
+          .activation_bytes = coming_[rank]->activation_bytes,
+          .block_bytes = coming_[rank]->block_bytes};
+}
+
 // Activations change when computations begin and end, slots by the curve of memory.hpp: the two lists side by side.
-MemoryNeed Bench::peak_of(std::size_t rank) const {
+Bench::Coming Bench::coming(std::size_t rank) const {
   const std::vector<MemoryPoint> curve = memory_curve(*program_, timeline_, RankId(rank));
   const std::vector<ComputeStep>& steps = program_->ranks[rank].compute;
   const std::vector<ComputeTimes>& times = timeline_.ranks[rank].compute;
-  MemoryNeed peak{.rank = static_cast<int>(rank), .held = footprints_[rank]};
+  Coming peak;
   double activations = 0;
   double slots = 0;
   std::size_t point = 0;
@@ -187,16 +216,6 @@ MemoryNeed Bench::peak_of(std::size_t rank) const {
   return peak;
 }
 
-double Bench::pipeline_bytes() const {
-  double bytes = 0;
-  const LinkTable links = pipeline_links(request_.cluster, layout_.pp(), batch_.degrees, bytes_);
-  for (const Transfer& transfer : program_->routing.transfers) {
-    if (is_inner(request_.cluster, links, transfer.from, transfer.to)) continue;
-    bytes += transfer.units() * static_cast<double>(bytes_.value + bytes_.gradient_wire);
-  }
-  return bytes * layout_.microbatches() / (static_cast<double>(layout_.pp()) * batch_.degrees.tp);
-}
-
 }  // namespace
 
 UnitBytes unit_bytes_of(const SizeRequest& request, const Candidate& candidate) {
@@ -205,14 +224,27 @@ UnitBytes unit_bytes_of(const SizeRequest& request, const Candidate& candidate) 
                     request.gradient_wire);
 }
 
-Outcome evaluate(const SizeRequest& request, const Candidate& candidate) {
+std::vector<Outcome> evaluate(const SizeRequest& request, const Candidate& candidate,
+                              std::span<const Sharding> shardings) {
   Bench bench(request, candidate);
-  const std::size_t fullest = bench.fullest();
-  if (bench.least_peak(fullest) > request.memory_bytes) {
-    return {.peak_bytes = bench.least_peak(fullest), .peak_rank = static_cast<int>(fullest)};
+  std::vector<Outcome> outcomes;
+  for (const Sharding sharding : shardings) {
+    bench.shard(sharding);
+    const std::size_t fullest = bench.fullest();
+    if (bench.least_peak(fullest) > request.memory_bytes) {
+      outcomes.push_back({.peak_bytes = bench.least_peak(fullest), .peak_rank = static_cast<int>(fullest)});
+      continue;
+    }
+    if (!bench.has_run()) bench.run(candidate.policy);
+    Candidate sharded = candidate;
+    sharded.sharding = sharding;
+    outcomes.push_back(bench.outcome(sharded));
   }
-  bench.run(candidate.policy);
-  return bench.outcome(candidate);
+  return outcomes;
+}
+
+Outcome evaluate(const SizeRequest& request, const Candidate& candidate) {
+  return evaluate(request, candidate, std::span(&candidate.sharding, 1)).front();
 }
 
 MemoryNeed memory_need(const SizeRequest& request, const Candidate& candidate) {

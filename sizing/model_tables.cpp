@@ -34,6 +34,7 @@ ModelTables model_tables(const SizeRequest& request, const Candidate& candidate)
 
 const ModelTables& TableCache::of(const SizeRequest& request, const Candidate& candidate) {
   const Degrees& degrees = candidate.degrees;
+  const std::lock_guard lock(mutex_);
   const auto [found, is_new] = tables_.try_emplace({degrees.tp, degrees.ep, candidate.microbatch, candidate.recompute});
   if (is_new) found->second = model_tables(request, candidate);
   return found->second;

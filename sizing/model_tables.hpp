@@ -4,6 +4,7 @@
 #pragma once
 
 #include <map>
+#include <mutex>
 #include <span>
 #include <tuple>
 #include <vector>
@@ -22,12 +23,13 @@ struct ModelTables {
 
 ModelTables model_tables(const SizeRequest& request, const Candidate& candidate);
 
-// Made once per degrees, microbatch and recomputation.
+// Made once per degrees, microbatch and recomputation. Safe from many threads.
 class TableCache {
  public:
   const ModelTables& of(const SizeRequest& request, const Candidate& candidate);
 
  private:
+  std::mutex mutex_;
   std::map<std::tuple<int, int, int, Recompute>, ModelTables> tables_;
 };
 

@@ -29,4 +29,14 @@ double fixed_network_bytes(const SizeRequest& request, const Candidate& candidat
   return expert_network_bytes(request, candidate, expert_bytes) + sum / candidate.pp;
 }
 
+double pipeline_network_bytes(const Cluster& cluster, const Layout& layout, const Routing& routing,
+                              const LinkTable& links, const UnitBytes& bytes, int tp) {
+  double sum = 0;
+  for (const Transfer& transfer : routing.transfers) {
+    if (is_inner(cluster, links, transfer.from, transfer.to)) continue;
+    sum += transfer.units() * static_cast<double>(bytes.value + bytes.gradient_wire);
+  }
+  return sum * layout.microbatches() / (static_cast<double>(layout.pp()) * tp);
+}
+
 }  // namespace plumb

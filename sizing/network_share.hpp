@@ -6,6 +6,7 @@
 
 #include <span>
 
+#include "plumb/cache/routing.hpp"
 #include "plumb/sizing/evaluate.hpp"
 #include "plumb/sizing/step_end.hpp"
 
@@ -20,5 +21,9 @@ inline bool is_inner(const Cluster& cluster, const LinkTable& links, RankId from
 // `expert_bytes`: what all sublayers of a microbatch send over ep.
 double fixed_network_bytes(const SizeRequest& request, const Candidate& candidate, double expert_bytes,
                            std::span<const StepEnd> ends);
+
+// Of the messages of all microbatches, mean over devices; `tp` of them share a message.
+double pipeline_network_bytes(const Cluster& cluster, const Layout& layout, const Routing& routing,
+                              const LinkTable& links, const UnitBytes& bytes, int tp);
 
 }  // namespace plumb

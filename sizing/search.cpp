@@ -6,6 +6,7 @@
 #include <exception>
 #include <map>
 #include <mutex>
+#include <queue>
 #include <thread>
 #include <tuple>
 #include <utility>
@@ -16,15 +17,9 @@
 namespace plumb {
 namespace {
 
-// Large enough to keep many cores busy, small enough that bounds learnt in one wave save work in the next.
+// Large enough to keep many cores busy, small enough that what one wave shows saves work in the next.
 constexpr std::size_t wave_size = 64;
-
-struct Waiting {
-  std::uint32_t family = 0;
-  std::uint32_t member = 0;
-  std::size_t order = 0;
-  LowerBounds bounds;
-};
+constexpr std::size_t families_at_once = 16;
 
 std::size_t threads_of(const SearchOptions& options) {
   const int wanted =
@@ -32,19 +27,21 @@ std::size_t threads_of(const SearchOptions& options) {
   return static_cast<std::size_t>(std::max(1, wanted));
 }
 
-// Simulates what is not known. Empty where it was stopped before.
-std::vector<std::optional<Outcome>> evaluate_all(const SizeRequest& request, const SearchOptions& options,
-                                                 std::span<const Candidate> candidates,
-                                                 std::vector<std::optional<Outcome>> outcomes) {
+// work(i) for all i < count on all threads. False if it was stopped before.
+template <class Work>
+bool in_parallel(const SearchOptions& options, std::size_t count, Work&& work) {
   std::atomic<std::size_t> next{0};
+  std::atomic<bool> whole{true};
   std::exception_ptr failure;
   std::mutex failing;
-  const auto work = [&] {
-    for (std::size_t i = next++; i < candidates.size(); i = next++) {
-      if (outcomes[i]) continue;
-      if (options.stop && options.stop()) return;
+  const auto go = [&] {
+    for (std::size_t i = next++; i < count; i = next++) {
+      if (options.stop && options.stop()) {
+        whole = false;
+        return;
+      }
       try {
-        outcomes[i] = evaluate(request, candidates[i]);
+        work(i);
       } catch (...) {
         const std::lock_guard lock(failing);
         if (!failure) failure = std::current_exception();
@@ -53,90 +50,184 @@ std::vector<std::optional<Outcome>> evaluate_all(const SizeRequest& request, con
     }
   };
   std::vector<std::thread> threads;
-  for (std::size_t t = 1; t < std::min(threads_of(options), candidates.size()); ++t)
-    threads.emplace_back(work);
-  work();
+  for (std::size_t t = 1; t < std::min(threads_of(options), count); ++t)
+    threads.emplace_back(go);
+  go();
   for (std::thread& thread : threads)
     thread.join();
   if (failure) std::rethrow_exception(failure);
-  return outcomes;
+  return whole;
 }
 
 class Search {
  public:
   Search(const SizeRequest& request, const SearchOptions& options)
-      : request_(request), options_(options), families_(candidate_families(request)), standing_(options.num_best) {}
+      : request_(request),
+        options_(options),
+        families_(candidate_families(request)),
+        bounds_(request),
+        standing_(options.num_best) {}
 
   SearchResult run() {
     bound_all();
-    std::size_t at = 0;
-    while (at < waiting_.size() && result_.is_complete) {
-      std::vector<Evaluated> wave;
-      for (; at < waiting_.size() && wave.size() < wave_size; ++at) {
-        const Candidate candidate = families_[waiting_[at].family].at(waiting_[at].member);
-        if (options_.prune && !standing_.could_matter(candidate, waiting_[at].bounds, waiting_[at].order)) {
-          ++result_.num_dropped;
-          continue;
-        }
-        wave.push_back({candidate, {}, waiting_[at].order});
+    while (result_.is_complete && (!far_.empty() || !near_.empty())) {
+      if (near_.empty() || (!far_.empty() && far_.back().least_us < near_.top().bounds.step_us)) {
+        look_closer();
+      } else {
+        simulate_wave();
       }
-      evaluate_wave(std::move(wave));
-      if (options_.progress) {
-        options_.progress({result_.num_evaluated, waiting_.size() - at, standing_.best_step_us()});
-      }
+      if (options_.progress) options_.progress({result_.num_evaluated, num_left_, standing_.best_step_us()});
+    }
+    if (result_.is_complete && result_.num_too_large == result_.num_candidates) {
+      result_.smallest = smallest_candidates(request_, 1).front();
     }
     standing_.write(result_);
     return std::move(result_);
   }
 
  private:
+  // Members of a family of which only the first look is known.
+  struct Far {
+    std::size_t family = 0;
+    double least_us = 0;
+    std::vector<Bounds::Bounded> members{};
+    bool operator<(const Far& other) const {  // the last is the most promising
+      return std::pair(least_us, family) > std::pair(other.least_us, other.family);
+    }
+  };
+  struct Near {
+    std::size_t family = 0;
+    std::size_t member = 0;
+    std::size_t order = 0;
+    LowerBounds bounds;
+    bool operator<(const Near& other) const {
+      return std::pair(bounds.step_us, order) > std::pair(other.bounds.step_us, other.order);
+    }
+  };
+  // All that have one simulation in common.
+  struct Simulation {
+    Candidate candidate;
+    std::vector<Sharding> shardings{};
+    std::vector<Outcome> outcomes{};  // of these; empty until simulated
+  };
+
   void bound_all() {
-    Bounds bounds(request_);
     for (std::size_t f = 0; f < families_.size(); ++f) {
       if (options_.stop && options_.stop()) {
         result_.is_complete = false;
         return;
       }
       const CandidateFamily& family = families_[f];
-      const std::size_t first = result_.num_candidates;
+      first_of_.push_back(result_.num_candidates);
       result_.num_candidates += family.size();
-      if (bounds.least_memory(family) > request_.memory_bytes) {
+      if (bounds_.least_memory(family) > request_.memory_bytes) {
         result_.num_too_large += family.size();
         continue;
       }
-      const std::vector<LowerBounds> all = bounds.of(family);
+      const std::vector<LowerBounds> all = bounds_.of(family);
+      Far far{.family = f};
       for (std::size_t i = 0; i < all.size(); ++i) {
         if (all[i].peak_bytes > request_.memory_bytes) {
           ++result_.num_too_large;
+          continue;
+        }
+        far.members.push_back({i, all[i]});
+        far.least_us = far.members.size() == 1 ? all[i].step_us : std::min(far.least_us, all[i].step_us);
+      }
+      num_left_ += far.members.size();
+      if (!far.members.empty()) far_.push_back(std::move(far));
+    }
+    std::sort(far_.begin(), far_.end());
+  }
+
+  bool could_matter(std::size_t family, std::size_t member, const LowerBounds& bounds) const {
+    return !options_.prune ||
+           standing_.could_matter(families_[family].at(member), bounds, first_of_[family] + member);
+  }
+
+  void drop(std::size_t count) {
+    result_.num_dropped += count;
+    num_left_ -= count;
+  }
+
+  // Takes the most promising families.
+  void look_closer() {
+    std::vector<Far> some;
+    for (; some.size() < families_at_once && !far_.empty(); far_.pop_back())
+      some.push_back(std::move(far_.back()));
+    std::vector<std::size_t> num_dropped(some.size());
+    result_.is_complete = in_parallel(options_, some.size(), [&](std::size_t i) {
+      num_dropped[i] = std::erase_if(some[i].members, [&](const Bounds::Bounded& one) {
+        return !could_matter(some[i].family, one.member, one.bounds);
+      });
+      bounds_.look_closer(families_[some[i].family], some[i].members);
+    });
+    if (!result_.is_complete) return;
+    for (std::size_t i = 0; i < some.size(); ++i) {
+      drop(num_dropped[i]);
+      for (const Bounds::Bounded& one : some[i].members) {
+        if (one.bounds.peak_bytes > request_.memory_bytes) {
+          ++result_.num_too_large;
+          --num_left_;
+        } else if (could_matter(some[i].family, one.member, one.bounds)) {
+          near_.push({some[i].family, one.member, first_of_[some[i].family] + one.member, one.bounds});
         } else {
-          waiting_.push_back({static_cast<std::uint32_t>(f), static_cast<std::uint32_t>(i), first + i, all[i]});
+          drop(1);
         }
       }
     }
-    if (waiting_.empty()) result_.smallest = smallest_candidates(request_, 1).front();
-    std::sort(waiting_.begin(), waiting_.end(), [](const Waiting& a, const Waiting& b) {
-      return std::pair(a.bounds.step_us, a.order) < std::pair(b.bounds.step_us, b.order);
-    });
   }
 
-  void evaluate_wave(std::vector<Evaluated> wave) {
-    std::vector<Candidate> candidates;
-    std::vector<std::optional<Outcome>> known;
-    for (const Evaluated& one : wave) {
-      candidates.push_back(one.candidate);
-      known.push_back(options_.recall ? options_.recall(one.candidate) : std::nullopt);
-    }
-    const std::vector<std::optional<Outcome>> outcomes = evaluate_all(request_, options_, candidates, known);
-    std::vector<Evaluated> fresh;
-    for (std::size_t i = 0; i < wave.size(); ++i) {
-      if (!outcomes[i]) {
-        result_.is_complete = false;
+  // What is known from before counts as well, so that waves are the same without it.
+  void simulate_wave() {
+    std::vector<Evaluated> wave;
+    std::vector<Simulation*> of;  // null: known from before
+    std::vector<Simulation*> to_do;
+    for (std::size_t num_new = 0; !near_.empty() && num_new < wave_size;) {
+      const Near near = near_.top();
+      near_.pop();
+      if (!could_matter(near.family, near.member, near.bounds)) {
+        drop(1);
         continue;
       }
-      wave[i].outcome = *outcomes[i];
+      wave.push_back({families_[near.family].at(near.member), {}, near.order});
+      const auto [found, is_new] = simulations_.try_emplace(
+          {near.family, wave.back().candidate.cuts, wave.back().candidate.schedule, wave.back().candidate.group,
+           wave.back().candidate.policy},
+          Simulation{wave.back().candidate, families_[near.family].shardings});
+      if (is_new) ++num_new;
+      if (const std::optional<Outcome> known = recalled(wave.back().candidate)) {
+        wave.back().outcome = *known;
+        of.push_back(nullptr);
+        continue;
+      }
+      of.push_back(&found->second);
+      if (found->second.outcomes.empty() && std::find(to_do.begin(), to_do.end(), of.back()) == to_do.end()) {
+        to_do.push_back(of.back());
+      }
+    }
+    result_.is_complete = in_parallel(options_, to_do.size(), [&](std::size_t i) {
+      to_do[i]->outcomes = evaluate(request_, to_do[i]->candidate, to_do[i]->shardings);
+    });
+    take(wave, of);
+  }
+
+  std::optional<Outcome> recalled(const Candidate& candidate) const {
+    return options_.recall ? options_.recall(candidate) : std::nullopt;
+  }
+
+  void take(std::span<Evaluated> wave, const std::vector<Simulation*>& of) {
+    std::vector<Evaluated> fresh;
+    for (std::size_t i = 0; i < wave.size(); ++i) {
+      if (of[i]) {
+        if (of[i]->outcomes.empty()) continue;  // stopped before
+        const auto sharding = std::find(of[i]->shardings.begin(), of[i]->shardings.end(), wave[i].candidate.sharding);
+        wave[i].outcome = of[i]->outcomes[static_cast<std::size_t>(sharding - of[i]->shardings.begin())];
+        fresh.push_back(wave[i]);
+      }
       ++result_.num_evaluated;
+      --num_left_;
       standing_.add(wave[i]);
-      if (!known[i]) fresh.push_back(wave[i]);
     }
     if (options_.record && !fresh.empty()) options_.record(fresh);
   }
@@ -144,8 +235,13 @@ class Search {
   const SizeRequest& request_;
   const SearchOptions& options_;
   std::vector<CandidateFamily> families_;
-  std::vector<Waiting> waiting_;
+  std::vector<std::size_t> first_of_;  // [family] the number of its first candidate
+  Bounds bounds_;
+  std::vector<Far> far_;  // the most promising last
+  std::priority_queue<Near> near_;
+  std::map<std::tuple<std::size_t, CutRule, ScheduleKind, int, Policy>, Simulation> simulations_;
   Standing standing_;
+  std::size_t num_left_ = 0;
   SearchResult result_;
 };
 

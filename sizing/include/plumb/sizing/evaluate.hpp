@@ -8,6 +8,8 @@
 #pragma once
 
 #include <cstdint>
+#include <span>
+#include <vector>
 
 #include "plumb/simulator/cost_model.hpp"
 #include "plumb/sizing/candidates.hpp"
@@ -28,6 +30,10 @@ struct Outcome {
 };
 
 Outcome evaluate(const SizeRequest& request, const Candidate& candidate);
+// The same of the candidate with each of these shardings instead of its own: they have the pipeline in common, so that
+// one simulation tells all.
+std::vector<Outcome> evaluate(const SizeRequest& request, const Candidate& candidate,
+                              std::span<const Sharding> shardings);
 
 // What the fullest device holds when most is held.
 struct MemoryNeed {
