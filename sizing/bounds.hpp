@@ -2,8 +2,8 @@
 //
 // bounds.hpp (private): lower bounds of many families of one request, tables kept between them.
 //
-// First look. Time: for each rank, what lies before its first chunk, all its work, what lies behind it; or what it sends
-// and receives, one after the other; and the end of the step, exactly. Memory: what is held throughout, and the
+// First look. Time: for each rank, what lies before its first chunk, all its work, what lies behind it; or what it
+// sends and receives, one after the other; and the end of the step, exactly. Memory: what is held throughout, and the
 // activations of the forwards before the first backward, at their lightest. Network: exact.
 // Closer look. Time: all computations in their order, each after what its inputs need at the least (compute_order.hpp).
 // Memory: the fullest that the same order gets with activations, blocks and their gradients.

@@ -6,7 +6,7 @@
 namespace plumb {
 namespace {
 
-constexpr SimTime never{-1};  // not waited for
+constexpr SimTime never{-1};       // not waited for
 using Row = std::vector<SimTime>;  // [chunk]: what must pass from its end on
 
 void take_longer(Row& to, const Row& from, SimTime later) {

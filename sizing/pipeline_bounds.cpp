@@ -178,17 +178,19 @@ void PipelineBounds::bound_time() {
 }
 
 void PipelineBounds::bound_rank(RankId rank, SimTime head, SimTime tail, SimTime input_tail) {
-  SimTime work{0};
+  SimTime whole{0};
+  SimTime split{0};  // a straggler's B and I + W are rounded each for itself
   SimTime weights{0};
   for (const ChunkId chunk : layout_.chunks_on(rank)) {
     const ActionTimes& times = times_[chunk.index()];
-    work += times.forward + times.backward;
+    whole += times.forward + times.backward;
+    split += times.forward + std::min(times.backward, times.backward_input + times.backward_weight);
     weights += times.backward_weight;
   }
-  work *= layout_.microbatches();
+  whole_ = std::max(whole_, head + whole * layout_.microbatches() + tail);
+  split *= layout_.microbatches();
   weights *= layout_.microbatches();
-  whole_ = std::max(whole_, head + work + tail);
-  split_ = std::max({split_, head + work, head + work - weights + input_tail});
+  split_ = std::max({split_, head + split, head + split - weights + input_tail});
 }
 
 const Link& PipelineBounds::link(RankId from, RankId to) const {

@@ -60,7 +60,7 @@ class PipelineBounds {
   std::vector<HeldParameters> held_;
   std::vector<double> workspaces_;
   std::vector<ActionTimes> times_;
-  std::vector<double> activations_;            // [chunk] of one microbatch
+  std::vector<double> activations_;             // [chunk] of one microbatch
   std::vector<std::vector<double>> by_weight_;  // [rank] the same of its chunks, ascending
   SimTime whole_{0};                            // of the computations, with full backwards
   SimTime split_{0};                            // and with split ones

@@ -19,6 +19,7 @@ namespace {
 
 // Large enough to keep many cores busy, small enough that what one wave shows saves work in the next.
 constexpr std::size_t wave_size = 64;
+constexpr std::size_t most_put_off = 256;  // by what a wave is expected to show
 constexpr std::size_t families_at_once = 16;
 
 std::size_t threads_of(const SearchOptions& options) {
@@ -141,8 +142,22 @@ class Search {
   }
 
   bool could_matter(std::size_t family, std::size_t member, const LowerBounds& bounds) const {
-    return !options_.prune ||
-           standing_.could_matter(families_[family].at(member), bounds, first_of_[family] + member);
+    return !options_.prune || standing_.could_matter(families_[family].at(member), bounds, first_of_[family] + member);
+  }
+
+  bool could_matter(const Standing& standing, const Near& near) const {
+    return standing.could_matter(families_[near.family].at(near.member), near.bounds, near.order);
+  }
+
+  // What a simulation is likely to show, to choose what else is worth one at the same time.
+  Evaluated expectation(const Near& near) const {
+    constexpr double more = 1.002;
+    return {families_[near.family].at(near.member),
+            {.fits = true,
+             .pipeline_us = near.bounds.step_us * more,
+             .peak_bytes = near.bounds.peak_bytes * more,
+             .network_bytes = near.bounds.network_bytes},
+            near.order};
   }
 
   void drop(std::size_t count) {
@@ -183,18 +198,25 @@ class Search {
     std::vector<Evaluated> wave;
     std::vector<Simulation*> of;  // null: known from before
     std::vector<Simulation*> to_do;
-    for (std::size_t num_new = 0; !near_.empty() && num_new < wave_size;) {
+    Standing expected = standing_;
+    std::vector<Near> put_off;
+    for (std::size_t num_new = 0; !near_.empty() && num_new < wave_size && put_off.size() < most_put_off;) {
       const Near near = near_.top();
       near_.pop();
       if (!could_matter(near.family, near.member, near.bounds)) {
         drop(1);
         continue;
       }
+      if (options_.prune && !could_matter(expected, near)) {
+        put_off.push_back(near);
+        continue;
+      }
+      expected.add(expectation(near));
       wave.push_back({families_[near.family].at(near.member), {}, near.order});
-      const auto [found, is_new] = simulations_.try_emplace(
-          {near.family, wave.back().candidate.cuts, wave.back().candidate.schedule, wave.back().candidate.group,
-           wave.back().candidate.policy},
-          Simulation{wave.back().candidate, families_[near.family].shardings});
+      const auto [found, is_new] =
+          simulations_.try_emplace({near.family, wave.back().candidate.cuts, wave.back().candidate.schedule,
+                                    wave.back().candidate.group, wave.back().candidate.policy},
+                                   Simulation{wave.back().candidate, families_[near.family].shardings});
       if (is_new) ++num_new;
       if (const std::optional<Outcome> known = recalled(wave.back().candidate)) {
         wave.back().outcome = *known;
@@ -206,6 +228,8 @@ class Search {
         to_do.push_back(of.back());
       }
     }
+    for (const Near& near : put_off)
+      near_.push(near);
     result_.is_complete = in_parallel(options_, to_do.size(), [&](std::size_t i) {
       to_do[i]->outcomes = evaluate(request_, to_do[i]->candidate, to_do[i]->shardings);
     });

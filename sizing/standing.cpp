@@ -70,7 +70,13 @@ void Standing::add(const Evaluated& one) {
 }
 
 bool Standing::could_matter(const Candidate& candidate, const LowerBounds& bounds, std::size_t order) const {
-  if (best_.size() < num_best_ || bounds.step_us <= best_.back().outcome.step_us()) return true;
+  const auto same = std::find_if(best_.begin(), best_.end(),
+                                 [&](const Evaluated& other) { return same_layout(other.candidate, candidate); });
+  if (same != best_.end()) {
+    if (bounds.step_us <= same->outcome.step_us()) return true;
+  } else if (best_.size() < num_best_ || bounds.step_us <= best_.back().outcome.step_us()) {
+    return true;
+  }
   if (could_be_first(by_schedule_, candidate.schedule, bounds.step_us)) return true;
   if (could_be_first(by_policy_, candidate.policy, bounds.step_us)) return true;
   return std::none_of(front_.begin(), front_.end(), [&](const Evaluated& other) {

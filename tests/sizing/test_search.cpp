@@ -4,66 +4,13 @@
 
 #include "plumb/schedule/error.hpp"
 #include "plumb/sizing/search.hpp"
+#include "sizing/requests.hpp"
 #include "support/catch.hpp"
 
 using namespace plumb;
-
-namespace {
-
-// A small model with every kind of layer.
-ModelShape small_model(int layers) {
-  ModelShape shape;
-  shape.name = "small";
-  shape.hidden = 512;
-  shape.vocabulary = 4096;
-  shape.depth_attention = true;
-  for (int layer = 0; layer < layers; ++layer)
-    shape.layers.push_back({.linear_attention = layer % 3 != 2, .experts = layer > 0});
-  shape.attention = GroupedAttention{.heads = 8, .key_value_heads = 8, .head_width = 64};
-  shape.delta = {.key_heads = 8, .value_heads = 8, .key_width = 64, .value_width = 64, .decay_entries = 8};
-  shape.mlp = {.width = 2048};
-  shape.experts = {.count = 8, .per_token = 2, .width = 512};
-  return shape;
-}
-
-Cluster small_cluster(std::int64_t span) {
-  Cluster cluster = *cluster_preset("h100");
-  cluster.tiers.front().span_gpus = span;
-  return cluster;
-}
-
-SizeRequest small_request() {
-  SizeRequest request;
-  request.shape = small_model(6);
-  request.block_sublayers = 4;
-  request.cluster = small_cluster(2);
-  request.gpus = 4;
-  request.global_batch = 8;
-  request.sequence = 1024;
-  request.memory_bytes = 4e9;
-  request.settled.recomputes = {Recompute::none};
-  request.settled.microbatch = {1};
-  return request;
-}
-
-std::vector<std::string> names_of(const std::vector<Evaluated>& all) {
-  std::vector<std::string> names;
-  for (const Evaluated& one : all)
-    names.push_back(to_string(one.candidate));
-  return names;
-}
-
-void require_same(const SearchResult& a, const SearchResult& b) {
-  for (const auto list :
-       {&SearchResult::best, &SearchResult::pareto, &SearchResult::by_schedule, &SearchResult::by_policy}) {
-    CHECK(names_of(a.*list) == names_of(b.*list));
-    REQUIRE((a.*list).size() == (b.*list).size());
-    for (std::size_t i = 0; i < (a.*list).size(); ++i)
-      CHECK((a.*list)[i].outcome == (b.*list)[i].outcome);
-  }
-}
-
-}  // namespace
+using plumb::test::require_same;
+using plumb::test::small_cluster;
+using plumb::test::small_request;
 
 TEST_CASE("pruned search finds what simulating everything finds", "[sizing]") {
   std::vector<SizeRequest> requests{small_request()};
@@ -88,26 +35,6 @@ TEST_CASE("pruned search finds what simulating everything finds", "[sizing]") {
     CHECK(pruned.num_evaluated + pruned.num_dropped + pruned.num_too_large == pruned.num_candidates);
     require_same(all, pruned);
   }
-}
-
-TEST_CASE("no candidate does better than its bounds", "[sizing]") {
-  const SizeRequest request = small_request();
-  int looked_at = 0;
-  for (const CandidateFamily& family : candidate_families(request)) {
-    const std::vector<LowerBounds> bounds = lower_bounds(request, family);
-    REQUIRE(bounds.size() == family.size());
-    for (std::size_t i = 0; i < family.size(); i += 17) {
-      const Candidate candidate = family.at(i);
-      const Outcome outcome = evaluate(request, candidate);
-      INFO(to_string(candidate));
-      CHECK(outcome.peak_bytes >= bounds[i].peak_bytes * (1 - 1e-12));
-      if (!outcome.fits) continue;
-      CHECK(outcome.step_us() >= bounds[i].step_us * (1 - 1e-12));
-      CHECK(outcome.network_bytes >= bounds[i].network_bytes * (1 - 1e-12));
-      ++looked_at;
-    }
-  }
-  CHECK(looked_at > 20);
 }
 
 TEST_CASE("threads and an interrupted run before change no bit", "[sizing]") {

@@ -4,9 +4,9 @@
 //
 // Candidates are taken in order of the least time that they could take. One is dropped only if, by its lower bounds,
 // it can be neither among the best, nor the best of its schedule or routing policy, nor on the Pareto front; the others
-// are simulated in waves of a fixed size on all threads. So the result, to the last bit, is that of simulating all, on
-// any number of threads, also when part of it was recorded by a run before. Not a heuristic, not a model of the
-// network's contention.
+// are simulated in waves on all threads, those that differ in sharding only once. So the result, to the last bit, is
+// that of simulating all, on any number of threads, also when part of it was recorded by a run before. Not a heuristic,
+// not a model of the network's contention.
 #pragma once
 
 #include <cstddef>
@@ -31,9 +31,9 @@ struct Evaluated {
 };
 
 struct SearchProgress {
-  std::size_t evaluated = 0;
-  std::size_t left = 0;     // at most
-  double best_step_us = 0;  // 0: none yet
+  std::size_t evaluated = 0;  // as num_evaluated below
+  std::size_t left = 0;       // at most
+  double best_step_us = 0;    // 0: none yet
 };
 
 struct SearchOptions {
@@ -43,7 +43,7 @@ struct SearchOptions {
   // What a run before found out, by to_string(candidate); nothing: unknown.
   std::function<std::optional<Outcome>(const Candidate&)> recall{};
   std::function<void(std::span<const Evaluated>)> record{};  // new ones, once each, after every wave
-  std::function<void(const SearchProgress&)> progress{};     // after every wave
+  std::function<void(const SearchProgress&)> progress{};     // after every wave and look
   std::function<bool()> stop{};                              // asked between simulations, on any thread
 };
 
