@@ -5,33 +5,24 @@
 #include <tuple>
 
 namespace plumb {
-namespace {
 
-constexpr std::uint8_t both_ends = 2;
-
-}  // namespace
-
-ChannelOrders::ChannelOrders(const Program& program, const ProgramCut& cut, ChannelOrder order)
-    : gates_(static_cast<std::size_t>(cut.messages.size), both_ends) {
+ChannelOrders::ChannelOrders(const Program& program, ChannelOrder order) : num_before_(program.messages.size(), 0) {
   if (order == ChannelOrder::by_readiness) return;
-  after_.assign(2 * gates_.size(), MessageId(-1));
-  num_after_.assign(gates_.size(), 0);
-  for (std::size_t r = 0; r < program.ranks.size(); ++r) {
-    const ListCut& comms = cut.comm[r];
+  after_.assign(2 * num_before_.size(), MessageId(-1));
+  num_after_.assign(num_before_.size(), 0);
+  for (const RankProgram& rank : program.ranks) {
     std::map<std::tuple<CommKind, RankId, MessageLane>, MessageId> last;
-    for (std::int32_t i = 0; i < comms.size; ++i) {
-      const CommStep& step = program.ranks[r].comm[static_cast<std::size_t>(comms.original(i))];
+    for (const CommStep& step : rank.comm) {
       if (step.kind != CommKind::send && step.kind != CommKind::receive) continue;
       const MessageLane lane = order == ChannelOrder::fifo_per_lane ? step.lane : MessageLane::urgent;
-      const MessageId message = cut.message(step.message, i >= comms.at);
       const auto [place, is_first] = order == ChannelOrder::single_stream
-                                         ? last.try_emplace({CommKind::send, RankId{}, lane}, message)
-                                         : last.try_emplace({step.kind, step.peer, lane}, message);
+                                         ? last.try_emplace({CommKind::send, RankId{}, lane}, step.message)
+                                         : last.try_emplace({step.kind, step.peer, lane}, step.message);
       if (is_first) continue;
       const std::size_t before = place->second.index();
-      after_[2 * before + num_after_[before]++] = message;
-      ++gates_[message.index()];
-      place->second = message;
+      after_[2 * before + num_after_[before]++] = step.message;
+      ++num_before_[step.message.index()];
+      place->second = step.message;
     }
   }
 }

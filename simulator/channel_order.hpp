@@ -12,21 +12,20 @@
 
 #include "plumb/cache/program.hpp"
 #include "plumb/simulator/simulate.hpp"
-#include "program_cut.hpp"
 
 namespace plumb {
 
 class ChannelOrders {
  public:
-  ChannelOrders(const Program& program, const ProgramCut& cut, ChannelOrder order);
+  ChannelOrders(const Program& program, ChannelOrder order);
 
-  // [message] conditions before it may start: its two ends and its predecessor in each end's queue.
-  const std::vector<std::uint8_t>& gates() const { return gates_; }
+  // [message] so many must have started before it may: its predecessor in each end's queue.
+  const std::vector<std::uint8_t>& num_before() const { return num_before_; }
   // The messages queued directly behind this one at its sender and at its receiver.
   std::span<const MessageId> after(MessageId message) const;
 
  private:
-  std::vector<std::uint8_t> gates_;
+  std::vector<std::uint8_t> num_before_;
   std::vector<MessageId> after_;  // two places per message, filled from the front; empty for by_readiness
   std::vector<std::uint8_t> num_after_;
 };

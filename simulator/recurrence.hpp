@@ -1,18 +1,24 @@
 // SPDX-License-Identifier: Apache-2.0
 //
-// recurrence.hpp (private): finds two instants, one period apart, between which a simulation came back to where it was.
+// recurrence.hpp (private): notices when a simulation is where it was one period ago.
 //
-// Where everything that decides how a simulation goes on is what it was a period ago, only later, what follows is what
-// followed then, as long as the program goes on as it did. So the periods that were left out of the program would have
-// gone like this one, and the rest of the shorter program goes as it would have gone behind them. Nothing that was left
-// out, or stands behind it, may have been begun or made ready by then.
+// Where everything that decides how a simulation goes on is what it was a period ago, only later and with later steps
+// and messages, what follows is what followed then, for as long as the program goes on as it did there. How long that
+// is says `times`; repeat() (repetition.hpp) tells it. A schedule may have several steady parts: looped breadth-first
+// has one in each pass.
+//
+// What decides is which steps have finished, which data is ready to be sent, and what is on its way. How many events a
+// step still lacks, or a message, follows from that and from the program. What is not open has not begun.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <tuple>
 #include <vector>
 
 #include "engine_state.hpp"
+#include "period.hpp"
+#include "plumb/cache/steady.hpp"
 
 namespace plumb {
 
@@ -20,31 +26,25 @@ class Recurrence {
  public:
   explicit Recurrence(const EngineState& state);
 
-  // Call at the end of each instant.
-  void look() {
-    if (watches_ && state_.running[0] >= next_) look_back();
-  }
-  bool watches() const { return watches_; }
-  bool found() const { return found_; }
-  SimTime begin() const { return begin_; }
-  SimTime end() const { return end_; }
+  // Call at the end of each instant. True if a period has just ended that comes again, so many `times`.
+  bool look() { return state_.running[0] >= next_ && look_back(); }
+  const Period& period() const { return period_; }
+  std::int32_t times() const { return times_; }
 
  private:
-  using Coming = std::tuple<std::int64_t, SimEvent::Kind, std::int32_t, std::int64_t>;
-  using Waiting = std::tuple<std::int32_t, MessageLane, std::int64_t, std::int32_t, std::int64_t>;
+  using Coming = std::tuple<std::int64_t, SimEvent::Kind, std::int32_t>;
+  using Waiting = std::tuple<std::int32_t, MessageLane, std::int64_t, std::int32_t>;
 
   struct CommPast {
-    SimTime inputs_computed{0};
-    SimTime send_ready{0};
-    std::int32_t pending = 0;
-    std::uint8_t gates = 0;  // of its message
     bool finished = false;
+    bool ready = false;  // unless it receives: when the slots were free is of no matter as long as nothing comes
+    SimTime send_ready{0};
+    friend bool operator==(const CommPast&, const CommPast&) = default;
   };
-  // Of one rank, all steps from the first unfinished one to the cut.
+  // Of one rank, from the first unfinished steps on.
   struct RankPast {
     std::int32_t first_compute = 0;
     std::int32_t first_comm = 0;
-    std::vector<StepState> computes;
     std::vector<CommPast> comms;
   };
   struct Past {
@@ -54,30 +54,27 @@ class Recurrence {
     std::vector<RankPast> ranks;
   };
 
-  void look_back();
-  bool find_first_unfinished();
-  // How far off, what, of which rank or message so many before, and how long ago the last computation behind it ended.
+  bool look_back();
+  void find_first_unfinished();
+  // How far off, what, and of which rank or message so many before.
   std::vector<Coming> coming(std::int32_t messages) const;
-  // On which link and lane, since how long, which message so many before, and the same.
+  // On which link and lane, since how long, and which message so many before.
   std::vector<Waiting> waiting(std::int32_t messages) const;
-  std::int64_t computed_ago(MessageId message) const;
   CommPast comm_now(RankId rank, std::int32_t index) const;
   Past past() const;
-  bool is_past_again(const Past& past) const;
-  bool is_again(const Past& past, RankId rank) const;
-  bool waits_for_compute(RankId rank, std::int32_t comm) const;
-  bool waits_are_left_again(const RankPast& before, RankId rank) const;
-  bool all_ahead_is_untouched(const RankPast& before, RankId rank) const;
+  bool is_past_again();
+  bool is_again(RankId rank) const;
+  std::int32_t messages_of_period() const;
 
   const EngineState& state_;
-  bool watches_;
-  bool found_ = false;
-  SimTime begin_{0};
-  SimTime end_{0};
-  std::int32_t next_ = 0;                    // computation of the first rank
-  std::vector<std::int32_t> first_compute_;  // [rank] first unfinished
-  std::vector<std::int32_t> first_comm_;
+  std::vector<SteadyStretch> stretches_;  // of the first rank's computations
+  std::size_t stretch_ = 0;
+  std::int32_t num_failures_ = 0;         // in this stretch
+  std::int32_t next_ = 0;                 // computation of the first rank
+  std::vector<std::int32_t> first_comm_;  // [rank] first unfinished
   std::optional<Past> past_;
+  Period period_;
+  std::int32_t times_ = 0;
 };
 
 }  // namespace plumb

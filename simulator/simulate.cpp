@@ -9,14 +9,12 @@
 #include "engine_state.hpp"
 #include "plumb/schedule/error.hpp"
 #include "recurrence.hpp"
+#include "repetition.hpp"
 #include "simulate_steps.hpp"
 #include "stuck.hpp"
-#include "unfold.hpp"
 
 namespace plumb {
 namespace {
-
-constexpr SimTime max_step_time{std::int64_t{1} << 62};
 
 // What all messages of one transfer in one direction have in common.
 struct Hop {
@@ -30,88 +28,125 @@ struct Hop {
 
 class Engine : private EngineState {
  public:
-  Engine(const Program& the_program, const ProgramCut& the_cut, const CostModel& costs, const SimOptions& options)
-      : EngineState(the_program, the_cut, options.order, options.duplex),
+  // A computation that starts has so many of the rank's next ones opened.
+  Engine(const Program& the_program, const CostModel& costs, const SimOptions& options, std::int32_t open_ahead)
+      : EngineState(the_program, options.order, options.duplex),
         costs_(costs),
-        notices_late_(options.communication_waits_for_compute) {
+        notices_late_(options.communication_waits_for_compute),
+        open_ahead_(open_ahead) {
     for (const Transfer& transfer : program.routing.transfers) {
       const MessageLane lane = options.urgent_first ? transfer.lane : MessageLane::urgent;
       hops_.push_back({make_hop(transfer.from, transfer.to, lane, &Link::value_unit),
                        make_hop(transfer.to, transfer.from, lane, &Link::gradient_unit)});
     }
-    resize(timeline.messages, cut.messages, {});
-    for (std::size_t m = 0; m < timeline.messages.size(); ++m) {
-      timeline.messages[m].units = static_cast<std::int32_t>(graph.ends(MessageId(m)).num_segments);
-    }
-    for (RankId r; r.index() < program.ranks.size(); r = r.next()) {
-      RankTimeline& rank = timeline.ranks.emplace_back();
-      resize(rank.compute, cut.compute[r.index()], {});
-      resize(rank.comm_done, cut.comm[r.index()], unfinished);
-      prepare(r);
-    }
   }
 
-  // False if it ends early: periods are left out, and none was found that stands for them.
-  bool run() {
-    Recurrence recurrence(*this);
-    start_what_waits_for_nothing();
+  // Through every step. Throws what is wrong with the program, and SimulationStuck.
+  void run() {
+    if (!open_all()) static_cast<void>(StepGraph(program));
+    propagate();
     start_messages();
-    while (true) {
-      const std::int64_t next = events.advance();
-      if (next == EventQueue<SimEvent>::never) break;
-      if (recurrence.watches() && next > now.count()) recurrence.look();
-      if (cut.periods > 0 && !recurrence.watches() && !recurrence.found()) return false;
-      now = SimTime(next);
-      for (SimEvent event; events.pop(event);) {
-        happen(event);
-        propagate();
-      }
-      start_messages();
-    }
-    if (num_finished_ != graph.num_steps()) throw_stuck(program, graph, pending(), gates, channels);
+    while (next_instant() != EventQueue<SimEvent>::never)
+      go_through_instant();
+    if (num_finished != num_steps()) throw_stuck(program, StepGraph(program), pending(), gates, channels);
     timeline.step = now;
-    if (cut.periods == 0) return true;
-    if (recurrence.found()) unfold(timeline, program, cut, recurrence.begin(), recurrence.end());
-    return recurrence.found();
+  }
+
+  // What comes back is told again instead of gone through. Returns how many steps that were. Throws NotOpened and
+  // NotRepeated.
+  std::int64_t run_repeating() {
+    std::int64_t num_repeated = 0;
+    Recurrence recurrence(*this);
+    for (RankId rank; rank.index() < program.ranks.size(); rank = rank.next())
+      open_steps(rank, 0);
+    propagate();
+    start_messages();
+    while (next_instant() != EventQueue<SimEvent>::never) {
+      if (recurrence.look()) {
+        num_repeated += repeat(*this, recurrence.period(), recurrence.times());
+      } else {
+        go_through_instant();
+      }
+    }
+    if (num_finished != num_steps() || num_started != program.messages.size()) throw NotOpened{};
+    timeline.step = now;
+    return num_repeated;
   }
   Timeline take() { return std::move(timeline); }
 
  private:
-  // With room for all that will be told.
-  template <class T>
-  static void resize(std::vector<T>& list, const ListCut& cut, const T& value) {
-    list.reserve(static_cast<std::size_t>(cut.original_size()));
-    list.resize(static_cast<std::size_t>(cut.size), value);
+  std::int64_t next_instant() { return next_ = events.advance(); }
+
+  void go_through_instant() {
+    now = SimTime(next_);
+    for (SimEvent event; events.pop(event);) {
+      happen(event);
+      propagate();
+    }
+    start_messages();
   }
 
-  void prepare(RankId r) {
-    const ListCut& computes = cut.compute[r.index()];
-    StepState* state = states.data() + graph.compute(r, 0).index();
-    for (std::int32_t i = 0; i < computes.size; ++i, ++state) {
-      state->pending = static_cast<std::int32_t>(compute(r, i).waits.size()) + (i > 0 ? 1 : 0);
+  // False if something is wrong with a message.
+  bool open_all() {
+    try {
+      for (RankId rank; rank.index() < program.ranks.size(); rank = rank.next())
+        open_all(rank);
+    } catch (const NotOpened&) {
+      return false;
     }
-    const ListCut& comms = cut.comm[r.index()];
-    for (std::int32_t i = 0; i < comms.size; ++i, ++state) {
-      const CommStep& step = comm(r, i);
-      const std::int32_t message = cut.message(step.message, i >= comms.at).value;
-      state->pending = static_cast<std::int32_t>(step.waits.size());
-      state->subject = step.kind == CommKind::send      ? 2 * message
-                       : step.kind == CommKind::receive ? 2 * message + 1
-                                                        : StepState::local;
+    for (MessageId message; message.index() < ends.size(); message = message.next()) {
+      if (ends[message.index()].send == 0 || ends[message.index()].receive == 0) return false;
     }
+    return true;
+  }
+
+  void open_all(RankId rank) {
+    Open& here = open[rank.index()];
+    const RankProgram& all = program.ranks[rank.index()];
+    here.place = static_cast<std::int32_t>(all.order.size());
+    for (here.computes = 0; here.computes < static_cast<std::int32_t>(all.compute.size()); ++here.computes)
+      has_opened(rank, open_compute(rank, here.computes));
+    for (here.comms = 0; here.comms < static_cast<std::int32_t>(all.comm.size()); ++here.comms)
+      has_opened(rank, open_comm(rank, here.comms));
+  }
+
+  // As far as the computation of that number needs it.
+  void open_steps(RankId rank, std::int32_t compute) {
+    const auto visit = [&](const Opened& opened) { has_opened(rank, opened); };
+    while (open[rank.index()].computes <= compute + open_ahead_ && open_next(rank, visit)) {
+    }
+  }
+
+  // A message is not to wait for a receive that is posted long since, but not open.
+  void open_receive(MessageId message) {
+    const RankId rank = hop_of(message).to;
+    const auto visit = [&](const Opened& opened) { has_opened(rank, opened); };
+    while (ends[message.index()].receive == 0 && open_next(rank, visit)) {
+    }
+    if (ends[message.index()].receive == 0) throw NotOpened{};
+  }
+
+  void has_opened(RankId rank, const Opened& opened) {
+    if (opened.pending > 0) return;
+    if (opened.ready == now) {
+      ready_.push_back({rank, opened.step, SimTime(0)});
+      return;
+    }
+    const StepState& state = states[opened.step.index()];
+    if (!state.is_receive()) throw NotOpened{};
+    timeline.messages[state.message().index()].posted = opened.ready;
+    if (!open_gate(state.message(), receive_missing) || gates[state.message().index()] == 0) throw NotOpened{};
   }
 
   // Asks for the memory of what will follow when this step finishes: it is far ahead in the rank's list.
   void expect_end(StepId step) const {
-    for (const StepId waiter : graph.dependents(step)) {
-      __builtin_prefetch(states.data() + waiter.index());
-    }
+    for_each_waiter(step, [&](StepId waiter) { __builtin_prefetch(states.data() + waiter.index()); });
   }
 
   std::vector<std::int32_t> pending() const {
     std::vector<std::int32_t> all;
-    for (const StepState& state : states)
-      all.push_back(state.pending);
+    for (std::size_t step = 0; step < num_steps(); ++step)
+      all.push_back(states[step].pending);
     return all;
   }
 
@@ -120,17 +155,6 @@ class Engine : private EngineState {
     StepId step;
     SimTime computed;  // when the last computation behind this had ended
   };
-
-  void start_what_waits_for_nothing() {
-    for (RankId r; r.index() < program.ranks.size(); r = r.next()) {
-      const std::int32_t num_comms = cut.comm[r.index()].size;
-      if (cut.compute[r.index()].size > 0 && compute(r, 0).waits.size() == 0) ready(r, graph.compute(r, 0));
-      for (std::int32_t i = 0; i < num_comms; ++i) {
-        if (comm(r, i).waits.size() == 0) ready(r, graph.comm(r, i));
-      }
-    }
-    propagate();
-  }
 
   // A start may let the next of its queue begin, and that one may finish at once.
   void start_messages() {
@@ -147,7 +171,7 @@ class Engine : private EngineState {
   void happen(const SimEvent& event) {
     if (event.kind == SimEvent::Kind::computed) {
       const RankId rank(event.index);
-      finished_.push_back({rank, graph.compute(rank, running[rank.index()]), now});
+      finished_.push_back({rank, compute_id(rank, running[rank.index()]), now});
       return;
     }
     const MessageId message(event.index);
@@ -159,43 +183,59 @@ class Engine : private EngineState {
     } else {
       const bool leaves = event.kind == SimEvent::Kind::send_noticed;
       const Hop& hop = hop_of(message);
-      const MessageEnds& ends = graph.ends(message);
-      finished_.push_back({leaves ? hop.from : hop.to, leaves ? ends.send : ends.receive, computed(message)});
+      finished_.push_back(
+          {leaves ? hop.from : hop.to, leaves ? send_of(message) : receive_of(message), computed(message)});
     }
   }
 
   // Everything that follows at this very instant: adds, zeroes, computations and messages that become ready.
   void propagate() {
-    while (!finished_.empty()) {
-      const RankId rank = finished_.back().rank;
-      const StepId step = finished_.back().step;
-      const SimTime computed = finished_.back().computed;
+    while (!finished_.empty() || !ready_.empty()) {
+      if (!ready_.empty()) {
+        const Finished next = ready_.back();
+        ready_.pop_back();
+        ready(next.rank, next.step);
+        continue;
+      }
+      const Finished done = finished_.back();
       finished_.pop_back();
-      ++num_finished_;
-      const Wait local = graph.local(rank, step);
-      if (local.on == Wait::On::comm) {
-        timeline.ranks[rank.index()].comm_done[static_cast<std::size_t>(local.step)] = now;
+      ++num_finished;
+      if (is_compute(done.rank, done.step)) {
+        const std::int32_t next = ++num_computed[done.rank.index()];
+        if (next < open[done.rank.index()].computes) has_happened(done, compute_id(done.rank, next));
+      } else {
+        const auto index = static_cast<std::size_t>(comm_index(done.rank, done.step));
+        timeline.ranks[done.rank.index()].comm_done[index] = now;
       }
-      for (const StepId waiter : graph.dependents(step)) {
-        StepState& state = states[waiter.index()];
-        state.inputs_computed = std::max(state.inputs_computed, computed);
-        if (--state.pending == 0) ready(rank, waiter);
-      }
+      for_each_waiter(done.step, [&](StepId waiter) { has_happened(done, waiter); });
     }
+  }
+
+  void has_happened(const Finished& done, StepId waiter) {
+    StepState& state = states[waiter.index()];
+    state.inputs_computed = std::max(state.inputs_computed, done.computed);
+    if (--state.pending == 0) ready_.push_back({done.rank, waiter, SimTime(0)});
   }
 
   void ready(RankId rank, StepId step) {
     const StepState& state = states[step.index()];
-    if (state.subject == StepState::computes) {
-      const std::int32_t index = graph.local(rank, step).step;
+    if (is_compute(rank, step)) {
+      const std::int32_t index = compute_index(rank, step);
       start(rank, step, index, compute(rank, index).compute);
-    } else if (state.subject == StepState::local) {
+      open_steps(rank, index);
+    } else if (!state.is_end()) {
       finished_.push_back({rank, step, state.inputs_computed});
     } else {
-      const MessageId message(state.subject / 2);
+      const MessageId message = state.message();
       MessageTimes& times = timeline.messages[message.index()];
-      (state.subject % 2 == 0 ? times.send_ready : times.posted) = now;
-      pass_gate(message);
+      if (state.is_send()) {
+        open_receive(message);
+        times.send_ready = now;
+        pass_gate(message, send_missing);
+      } else {
+        times.posted = now;
+        pass_gate(message, receive_missing);
+      }
     }
   }
 
@@ -209,8 +249,9 @@ class Engine : private EngineState {
   }
 
   // The place in the queue is decided by when the data was there; a receive posted later does not lose it.
-  void pass_gate(MessageId message) {
-    if (--gates[message.index()] > 0) return;
+  void pass_gate(MessageId message, std::uint8_t gate) {
+    if (!open_gate(message, gate)) throw NotOpened{};
+    if (gates[message.index()] > 0) return;
     const Hop& hop = hop_of(message);
     if (occupies_link(hop, message)) {
       arbiter.submit(hop.link, hop.lane, timeline.messages[message.index()].send_ready.count(), message.value);
@@ -222,13 +263,14 @@ class Engine : private EngineState {
   void start(MessageId message) {
     MessageTimes& times = timeline.messages[message.index()];
     times.start = now;
+    ++num_started;
     for (const MessageId next : channels.after(message)) {
-      pass_gate(next);
+      pass_gate(next, one_before);
     }
     const Hop& hop = hop_of(message);
     if (occupies_link(hop, message)) {
-      expect_end(graph.ends(message).send);
-      expect_end(graph.ends(message).receive);
+      expect_end(send_of(message));
+      expect_end(receive_of(message));
       push(now + hop.unit_time * times.units, {SimEvent::Kind::sent, message.value});
     } else {
       sent(message);
@@ -236,7 +278,7 @@ class Engine : private EngineState {
   }
 
   void sent(MessageId message) {
-    const StepId send = graph.ends(message).send;
+    const StepId send = send_of(message);
     const Hop& hop = hop_of(message);
     MessageTimes& times = timeline.messages[message.index()];
     times.sent = now;
@@ -250,7 +292,7 @@ class Engine : private EngineState {
   }
 
   void arrived(MessageId message) {
-    notice({hop_of(message).to, graph.ends(message).receive, computed(message)},
+    notice({hop_of(message).to, receive_of(message), computed(message)},
            {SimEvent::Kind::arrival_noticed, message.value});
   }
 
@@ -264,18 +306,13 @@ class Engine : private EngineState {
     finished_.push_back(done);
   }
 
-  SimTime computed(MessageId message) const {
-    const MessageEnds& ends = graph.ends(message);
-    return std::max(states[ends.send.index()].inputs_computed, states[ends.receive.index()].inputs_computed);
-  }
-
   Hop make_hop(RankId from, RankId to, MessageLane lane, SimTime Link::*unit) {
     const Link& link = costs_.link(from, to);
     return {from, to, lane, arbiter.link(from, to), link.*unit, link.latency};
   }
 
   const Hop& hop_of(MessageId id) const {
-    const Message& message = this->message(id);
+    const Message& message = program.messages[id.index()];
     return hops_[message.transfer.index()][message.direction == Direction::forward ? 0 : 1];
   }
 
@@ -284,7 +321,7 @@ class Engine : private EngineState {
   }
 
   void push(SimTime at, const SimEvent& event) {
-    if (at > max_step_time) {
+    if (at > max_step) {
       throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
     }
     events.push(at.count(), event);
@@ -293,33 +330,37 @@ class Engine : private EngineState {
   const CostModel& costs_;
   bool notices_late_;
   std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]
+  const std::int32_t open_ahead_;
+  std::int64_t next_ = 0;  // instant
+  std::vector<Finished> ready_;
   std::vector<Finished> finished_;
   std::vector<NicArbiter::Started> started_;
-  std::size_t num_finished_ = 0;
 };
 
 // A small program is through before its repetitions are found.
 constexpr std::size_t fewest_steps = std::size_t{1} << 16;
 
+constexpr std::int32_t usual_open_ahead = 128;
+
 }  // namespace
 
-std::optional<Timeline> simulate_shortened(const Program& program, const ProgramCut& cut, const CostModel& costs,
-                                           const SimOptions& options) {
-  try {
-    Engine engine(program, cut, costs, options);
-    if (engine.run()) return engine.take();
-  } catch (const NotWhole&) {
-  } catch (const InputError&) {  // the whole program says it in its own numbers
-  } catch (const SimulationStuck&) {
-  }
-  return {};
-}
-
 Timeline simulate_step_by_step(const Program& program, const CostModel& costs, const SimOptions& options) {
-  const ProgramCut cut = whole(program);
-  Engine engine(program, cut, costs, options);
+  Engine engine(program, costs, options, 0);
   engine.run();
   return engine.take();
+}
+
+std::optional<RepeatedTimeline> simulate_repeating(const Program& program, const CostModel& costs,
+                                                   const SimOptions& options, std::int32_t open_ahead) {
+  try {
+    Engine engine(program, costs, options, open_ahead);
+    const std::int64_t num_repeated = engine.run_repeating();
+    return RepeatedTimeline{engine.take(), num_repeated};
+  } catch (const NotOpened&) {
+    return {};
+  } catch (const NotRepeated&) {
+    return {};
+  }
 }
 
 Timeline simulate(const Program& program, const CostModel& costs, const SimOptions& options) {
@@ -327,12 +368,9 @@ Timeline simulate(const Program& program, const CostModel& costs, const SimOptio
   std::size_t num_steps = 0;
   for (const RankProgram& rank : program.ranks)
     num_steps += rank.compute.size() + rank.comm.size();
-  // Where the shortest cut leaves too little to come back, one period more may do.
-  for (int kept = 0; num_steps >= fewest_steps && kept < 2; ++kept) {
-    const std::optional<ProgramCut> cut = find_cut(program, kept);
-    if (!cut) break;
-    if (std::optional<Timeline> timeline = simulate_shortened(program, *cut, costs, options))
-      return *std::move(timeline);
+  if (num_steps >= fewest_steps) {
+    if (std::optional<RepeatedTimeline> repeated = simulate_repeating(program, costs, options, usual_open_ahead))
+      return std::move(repeated->timeline);
   }
   return simulate_step_by_step(program, costs, options);
 }

@@ -2,22 +2,28 @@
 //
 // simulate_steps.hpp (private): the two ways to simulate a program. Both give the same bits.
 //
-// REQUIRE that the costs fit the program.
+// REQUIRE that the costs fit the program. They throw as simulate() does.
 #pragma once
 
+#include <cstdint>
 #include <optional>
 
 #include "plumb/simulator/simulate.hpp"
-#include "program_cut.hpp"
 
 namespace plumb {
 
-// Through every step. Throws as simulate() does.
+// Through every step.
 Timeline simulate_step_by_step(const Program& program, const CostModel& costs, const SimOptions& options);
 
-// Through what the cut leaves, if the simulation comes back to where it was while it can; else, or if anything is wrong
-// with the program, nothing.
-std::optional<Timeline> simulate_shortened(const Program& program, const ProgramCut& cut, const CostModel& costs,
-                                           const SimOptions& options);
+struct RepeatedTimeline {
+  Timeline timeline;
+  std::int64_t num_repeated = 0;  // steps that it was enough to tell
+};
+
+// What comes back is told again instead of gone through, and each rank knows no more than about `open_ahead`
+// computations of its program. Nothing if that was too few, if what was told turned out not to be what the program
+// says, or if anything is wrong with the program.
+std::optional<RepeatedTimeline> simulate_repeating(const Program& program, const CostModel& costs,
+                                                   const SimOptions& options, std::int32_t open_ahead);
 
 }  // namespace plumb

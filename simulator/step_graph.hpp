@@ -10,7 +10,6 @@
 #include <vector>
 
 #include "plumb/cache/program.hpp"
-#include "program_cut.hpp"
 
 namespace plumb {
 
@@ -23,16 +22,11 @@ struct MessageEnds {
   std::uint32_t num_segments = 0;
 };
 
-struct NotWhole {};
-
 class StepGraph {
  public:
   // Throws InputError when a message's send or receive is missing or doubled, sits on the wrong rank, or has other
   // segments than its other end.
-  explicit StepGraph(const Program& program) : StepGraph(program, whole(program)) {}
-  // Of what the cut leaves of it, in numbers of its own. Throws NotWhole when something that remains waits for
-  // something that does not.
-  StepGraph(const Program& program, const ProgramCut& cut);
+  explicit StepGraph(const Program& program);
 
   std::size_t num_steps() const { return first_dependent_.size() - 1; }
   StepId compute(RankId rank, std::int32_t index) const { return StepId(first_compute_[rank.index()] + index); }
@@ -53,8 +47,10 @@ class StepGraph {
 
  private:
   template <class Visit>
-  void for_each_wait(const Program& program, const ProgramCut& cut, Visit&& visit) const;
-  void find_ends(const Program& program, const ProgramCut& cut);
+  void for_each_wait(const RankProgram& program, RankId rank, Visit&& visit) const;
+  void find_dependents(const RankProgram& program, RankId rank);
+  void find_ends(const Program& program, RankId rank);
+  void require_both_ends(const Program& program) const;
 
   std::vector<std::int32_t> first_compute_;  // [rank]
   std::vector<std::int32_t> first_comm_;

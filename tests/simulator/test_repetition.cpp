@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "cache/support/layouts.hpp"
 #include "plumb/cache/lower.hpp"
+#include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "simulate_steps.hpp"
 #include "simulator/support/models.hpp"
@@ -71,19 +72,91 @@ TEST_CASE("a simulation that repeats its steady part is the one that goes throug
     const CostModel costs = random_costs(dice, layout.num_chunks());
     const Program program = random_long_program(dice, costs, layout, kind);
     const SimOptions options = random_options(dice);
-    const int kept = dice.roll(-1, 3);
-    CAPTURE(round, program.schedule_name, pp, vp, layout.microbatches(), program.post_ahead, kept);
-    const std::optional<ProgramCut> cut = find_cut(program, kept);
-    if (!cut) continue;
-    const std::optional<Timeline> timeline = simulate_shortened(program, *cut, costs, options);
-    if (!timeline) continue;
-    ++repeated;
-    REQUIRE(equal(*timeline, simulate_step_by_step(program, costs, options)));
+    // Some of these know too little of their program.
+    const std::int32_t open_ahead = dice.roll(0, 2) == 0 ? dice.roll(1, 32) : 128;
+    CAPTURE(round, open_ahead, program.schedule_name, pp, vp, layout.microbatches(), program.post_ahead);
+    const std::optional<RepeatedTimeline> repeating = simulate_repeating(program, costs, options, open_ahead);
+    if (!repeating) continue;
+    if (repeating->num_repeated > 0) ++repeated;
+    REQUIRE(equal(repeating->timeline, simulate_step_by_step(program, costs, options)));
   }
   CHECK(4 * repeated > rounds);  // else the test says little
 }
 
-TEST_CASE("nothing is left out of a program that never repeats itself", "[simulator]") {
+namespace {
+
+// One change somewhere that keeps all indices in range.
+void damage(Dice& dice, Program& program) {
+  RankProgram& rank = program.ranks[static_cast<std::size_t>(dice.roll(0, program.layout.pp() - 1))];
+  const auto any_of = [&](auto& list) -> auto& {
+    return list[static_cast<std::size_t>(dice.roll(0, static_cast<int>(list.size()) - 1))];
+  };
+  CommStep& step = any_of(rank.comm);
+  CommStep& other = any_of(rank.comm);
+  switch (dice.roll(0, 7)) {
+    case 0:
+      step.kind = static_cast<CommKind>(dice.roll(0, 3));
+      break;
+    case 1:
+      step.message = MessageId(dice.roll(0, static_cast<int>(program.messages.size()) - 1));
+      break;
+    case 2:
+      step.waits.end = step.waits.begin;
+      break;
+    case 3:
+      any_of(rank.waits) = any_of(rank.waits);
+      break;
+    case 4:
+      std::swap(step, other);
+      break;
+    case 5:
+      step.segments = other.segments;
+      break;
+    case 6:
+      std::swap(any_of(rank.order), any_of(rank.order));
+      break;
+    default:
+      any_of(program.messages).transfer = any_of(program.messages).transfer;
+      break;
+  }
+}
+
+std::optional<Timeline> step_by_step(const Program& program, const CostModel& costs, const SimOptions& options) {
+  try {
+    return simulate_step_by_step(program, costs, options);
+  } catch (const InputError&) {
+  } catch (const SimulationStuck&) {
+  }
+  return {};
+}
+
+}  // namespace
+
+TEST_CASE("of a damaged program a simulation that repeats itself says what going through it says, or nothing",
+          "[simulator]") {
+  Dice dice(22);
+  int repeated = 0;
+  constexpr int rounds = 150;
+  for (int round = 0; round < rounds; ++round) {
+    const int pp = dice.roll(2, 5);
+    const Layout layout(pp, dice.roll(1, 2), pp * dice.roll(10, 20), Placement::loop);
+    const CostModel costs = random_costs(dice, layout.num_chunks());
+    constexpr ScheduleKind kinds[] = {ScheduleKind::interleaved, ScheduleKind::looped_bfs, ScheduleKind::zb_h1};
+    Program program = random_long_program(dice, costs, layout, kinds[dice.roll(0, 2)]);
+    damage(dice, program);
+    const SimOptions options = random_options(dice);
+    CAPTURE(round, program.schedule_name, pp, layout.microbatches());
+    const std::optional<RepeatedTimeline> repeating = simulate_repeating(program, costs, options, dice.roll(16, 128));
+    if (!repeating) continue;
+    if (repeating->num_repeated > 0) ++repeated;
+    const std::optional<Timeline> plain = step_by_step(program, costs, options);
+    REQUIRE(plain.has_value());
+    REQUIRE(equal(repeating->timeline, *plain));
+  }
+  CHECK(10 * repeated > rounds);
+}
+
+TEST_CASE("nothing is told again of a program that never repeats itself", "[simulator]") {
   const Layout layout(4, 1, 64);
   Schedule schedule = make_schedule({.kind = ScheduleKind::gpipe}, layout);
   for (std::vector<Action>& row : schedule.ranks) {
@@ -97,5 +170,8 @@ TEST_CASE("nothing is left out of a program that never repeats itself", "[simula
     }
   }
   const DepthMap depth(8, 1, DepthMap::even_cuts(8, 8, 4), Residual::standard);
-  CHECK_FALSE(find_cut(lower(schedule, depth, Policy::standard)).has_value());
+  const Program program = lower(schedule, depth, Policy::standard);
+  const std::optional<RepeatedTimeline> repeating = simulate_repeating(program, unit_time(us(50)), {}, 128);
+  REQUIRE(repeating.has_value());
+  CHECK(repeating->num_repeated == 0);
 }
