@@ -2,7 +2,6 @@
 #include "cluster.hpp"
 
 #include <algorithm>
-#include <cstdio>
 #include <utility>
 
 #include <fmt/format.h>
@@ -119,13 +118,13 @@ NetworkModel resolve_cluster_network(const Options& options, CommStreams streams
 }
 
 std::string cluster_text(const Options& options) {
-  std::string text = options.profile ? fmt::format("times of each chunk as measured in {}", *options.profile)
-                                     : fmt::format("times of each chunk by the layers of {}", *options.model);
+  std::string text = options.profile ? fmt::format("times of each chunk as measured in {}", one_line(*options.profile))
+                                     : fmt::format("times of each chunk by the layers of {}", one_line(*options.model));
   if (!options.cluster) return text;
   const Degrees degrees = resolve_degrees(options);
-  text +=
-      fmt::format("{} on {}, {} devices per rank (tp {} x dp {}, ep {}), {} in all", options.profile ? ", links" : "",
-                  *options.cluster, degrees.gpus(), degrees.tp, degrees.dp, degrees.ep, options.pp * degrees.gpus());
+  text += fmt::format("{} on {}, {} devices per rank (tp {} x dp {}, ep {}), {} in all",
+                      options.profile ? ", links" : "", one_line(*options.cluster), degrees.gpus(), degrees.tp,
+                      degrees.dp, degrees.ep, options.pp * degrees.gpus());
   return text;
 }
 
@@ -150,12 +149,6 @@ std::string rate_text(const Options& options, const Layout& layout, SimTime step
   if (const std::optional<double> share = share_of_peak(options, rate))
     text += fmt::format(", {} of the peak in operations that the model needs", percent(*share));
   return text;
-}
-
-void warn_of_cluster(const Options& options) {
-  if (!options.cluster) return;
-  for (const std::string& warning : load_cluster(*options.cluster).warnings)
-    fmt::print(stderr, "warning: {}\n", one_line(warning));
 }
 
 std::string shown_cluster(const Options& options, bool json) {

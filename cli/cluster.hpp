@@ -44,9 +44,6 @@ std::optional<double> share_of_peak(const Options& options, double tokens_per_s)
 // without recomputation.
 std::string rate_text(const Options& options, const Layout& layout, SimTime step);
 
-// What is unlikely in the cluster file, to stderr.
-void warn_of_cluster(const Options& options);
-
 // The cluster as it was understood: YAML, or JSON.
 std::string shown_cluster(const Options& options, bool json);
 

@@ -21,6 +21,7 @@
 #include "plumb/sizing/residual_io.hpp"
 #include "plumb/sizing/residual_traffic.hpp"
 #include "resolve.hpp"
+#include "warnings.hpp"
 
 namespace plumb::cli {
 
@@ -33,7 +34,6 @@ bool uses_block_size(const ResidualDesign& design) {
 
 std::vector<ResidualDesign> resolve_list(const Options& options) {
   const std::string& text = *options.compare_residual;
-  if (options.residual) throw InputError("--residual names one design and does not go with --compare-residual");
   std::vector<ResidualDesign> designs;
   if (text == "all") return all_residual_designs();
   std::string_view rest = text;
@@ -220,9 +220,7 @@ std::string json_list(const std::vector<Row>& rows) {
   return text;
 }
 
-}  // namespace
-
-int run_compare_residual_volume(const Options& options) {
+int compare_traffic(const Options& options) {
   const Layout layout = resolve_layout(options);
   std::vector<DesignTraffic> designs;
   for (const ResidualDesign& design : resolve_list(options))
@@ -243,7 +241,7 @@ int run_compare_residual_volume(const Options& options) {
   return 0;
 }
 
-int run_compare_residual_sim(const Options& options) {
+int compare_simulated(const Options& options) {
   refuse_beside_residuals(options);
   const std::vector<ResidualDesign> designs = resolve_list(options);
   const bool routes = std::any_of(designs.begin(), designs.end(),
@@ -261,6 +259,7 @@ int run_compare_residual_sim(const Options& options) {
     Simulated& row = rows.back();
     if (standard > 0) row.over_standard = static_cast<double>(row.report.step.count()) / standard - 1;
   }
+  print_warnings(warnings_of(options));
   if (options.json) {
     fmt::print("{{\"designs\":[{}]}}\n", json_list(rows));
     return 0;
@@ -275,5 +274,28 @@ int run_compare_residual_sim(const Options& options) {
                  : "computations take the same under every design: what the design itself computes is not in them");
   return 0;
 }
+
+// Each design is asked for as by --residual, and refused so.
+int in_own_words(const Options& options, int (*compare)(const Options&)) {
+  constexpr std::string_view theirs = "--residual ";
+  if (options.residual) throw InputError("--residual names one design and does not go with --compare-residual");
+  try {
+    return compare(options);
+  } catch (const InputError& error) {
+    std::string why = error.what();
+    for (std::size_t at = why.find(theirs); at != std::string::npos; at = why.find(theirs, at + 1)) {
+      const std::string_view ours = "--compare-residual ";
+      why.replace(at, theirs.size(), ours);
+      at += ours.size() - theirs.size();
+    }
+    throw InputError(why);
+  }
+}
+
+}  // namespace
+
+int run_compare_residual_volume(const Options& options) { return in_own_words(options, compare_traffic); }
+
+int run_compare_residual_sim(const Options& options) { return in_own_words(options, compare_simulated); }
 
 }  // namespace plumb::cli

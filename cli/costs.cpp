@@ -137,7 +137,7 @@ std::string costs_text(const Options& options, const CostModel& costs, std::stri
     text = cluster_text(options);
     if (options.cluster) return text;
   } else if (options.costs == "model") {
-    text = fmt::format("times of each chunk by the layers of {} at {:g} teraflops", *options.model,
+    text = fmt::format("times of each chunk by the layers of {} at {:g} teraflops", one_line(*options.model),
                        options.teraflops.value_or(400));
   } else {
     const ActionTimes times = resolve_times(options);

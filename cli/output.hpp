@@ -46,6 +46,9 @@ void write_output(const std::string& path, std::string_view text);
 // 58720256 -> "56.0 MiB".
 std::string bytes_text(double bytes);
 
+// A JSON string, quotes included.
+std::string json_quoted(std::string_view text);
+
 // The whole of `path`, or of stdin for "-". Throws InputError when it cannot be read or exceeds `max_bytes`.
 std::string read_input(const std::string& path, std::size_t max_bytes);
 

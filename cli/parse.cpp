@@ -248,6 +248,13 @@ void refuse_empty_values(int argc, char** argv) {
   }
 }
 
+// As the layout, the depth and the commands refuse them.
+constexpr LegalRange ranges_of_steps[] = {
+    {"--pp", 1, 4096},        {"--vp", 1, 1024},        {"--microbatches", 1, 1 << 20}, {"--sublayers", 1, 1 << 20},
+    {"--layers", 1, 1 << 19}, {"--hidden", 1, 1 << 20}, {"--tokens", 1, 1 << 30},       {"--post-ahead", 0, 64}};
+constexpr LegalRange ranges_of_size[] = {
+    {"--gpus", 1, 1 << 20}, {"--global-batch", 1, 1 << 24}, {"--sequence", 1, 1 << 22}, {"--threads", 1, 1024}};
+
 void refuse_unknown_command(const CLI::App& app, int argc, char** argv) {
   const std::string_view command = argc > 1 ? argv[1] : "";
   std::string known;
@@ -276,7 +283,7 @@ Parsed parse(int argc, char** argv, Options& options) {
   add_size(app, options);
   add_rehearse(app, options);
   for (CLI::App* sub : app.get_subcommands([](const CLI::App*) { return true; })) {
-    require_decimals(*sub);
+    require_decimals(*sub, sub->get_name() == "size" ? std::span<const LegalRange>(ranges_of_size) : ranges_of_steps);
   }
   // Siblings parse their own flags, --help included.
   for (const auto& [name, about] : {std::pair{"train", "train a language model through the runtime (plumb-train)"},

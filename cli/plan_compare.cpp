@@ -14,6 +14,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/compare_schedules.hpp"
 #include "resolve.hpp"
+#include "warnings.hpp"
 
 namespace plumb::cli {
 
@@ -196,6 +197,7 @@ int run_compare_schedules(const Options& options) {
         layout.num_chunks(), layout.vp(), schedule_table(rows));
   }
   write_output(options.output, text);
+  print_warnings(warnings_of(options));
   return 0;
 }
 

@@ -59,8 +59,8 @@ Sublayers from_decoder_layers(const Options& options, const ResidualDesign& desi
                   .block = block_layers * sublayers_per_decoder_layer,
                   .units = model.decoder_layers,
                   .hidden = model.hidden,
-                  .description = fmt::format("{}: {} decoder layers = {} sublayers", model.name, model.decoder_layers,
-                                             model.sublayers())};
+                  .description = fmt::format("{}: {} decoder layers = {} sublayers", one_line(model.name),
+                                             model.decoder_layers, model.sublayers())};
   if (takes_block_size(design)) {
     depth.description += fmt::format(", {} decoder layers = {} sublayers per block", block_layers, depth.block);
   }

@@ -25,6 +25,7 @@
 #include "sim_text.hpp"
 #include "step_end.hpp"
 #include "step_memory.hpp"
+#include "warnings.hpp"
 #include "what_if.hpp"
 
 namespace plumb::cli {
@@ -95,6 +96,7 @@ int run_compare_cache(const Setup& setup) {
   const std::vector<PolicyRow> rows =
       compare_policies(setup.order.schedule, setup.depth.map, setup.costs, resolve_simulation(setup.options),
                        setup.options.post_ahead, setup.shared(), device ? &*device : nullptr);
+  print_warnings(warnings_of(setup.options));
   if (setup.options.json) {
     fmt::print("{{\"policies\":{}}}\n", to_json(rows));
   } else {
@@ -138,7 +140,6 @@ Findings look_into(const Setup& setup, const Program& program, const Timeline& t
   if (knows_memory(setup.options)) {
     found.memory =
         step_memory(setup.options, setup.order.schedule, setup.depth, setup.bytes, setup.network, program, timeline);
-    warn_of_memory(setup.options, setup.depth, *found.memory);
   }
   if (setup.options.what_if)
     found.what_ifs = resolve_what_ifs(setup.options, program, setup.costs, setup.network, timeline);
@@ -158,6 +159,7 @@ void print_json(const Setup& setup, const Findings& found) {
   text += fmt::format(",\"cuts\":[{}]", fmt::join(setup.depth.map.cuts(), ","));
   text += "," + links_json(found.loads, step);
   if (setup.network) text += fmt::format(",\"network\":{}", network_json(*setup.network));
+  text += fmt::format(",\"pipeline_us\":{}", to_us(step));
   if (found.end) text += "," + step_end_json(*found.end, step);
   if (options.cluster) {
     const double rate = tokens_per_second(options, setup.layout, with_end(step, found.end));
@@ -166,6 +168,7 @@ void print_json(const Setup& setup, const Findings& found) {
       text += fmt::format(",\"share_of_peak_flops\":{}", *share);
   }
   if (found.memory) text += fmt::format(",\"memory\":{}", memory_json(options, *found.memory));
+  if (costs_model(options)) text += fmt::format(",\"left_out\":{}", left_out_json(options));
   if (found.what_ifs) text += "," + what_if_json(*found.what_ifs);
   if (options.show_cluster) text += fmt::format(",\"cluster\":{}", shown_cluster(options, true));
   if (!setup.order.json.empty()) text += fmt::format(",\"auto\":{}", setup.order.json);
@@ -176,10 +179,12 @@ void print_text(const Setup& setup, const Program& program, const Findings& foun
   fmt::print("{}{}", setup.order.text, setup.order.text.empty() ? "" : "\n");
   if (setup.options.show_cluster) fmt::print("{}\n", shown_cluster(setup.options, false));
   print_report(setup.options, setup.depth, program, found.report, found.end);
-  for (const std::string& part : {links_text(found.loads, found.report.step),
-                                  found.memory ? memory_text(setup.options, *found.memory) : std::string(),
-                                  found.what_ifs ? what_if_text(*found.what_ifs, found.report.step) : std::string(),
-                                  setup.network ? network_text(setup.options, *setup.network) + "\n" : std::string()}) {
+  for (const std::string& part :
+       {links_text(found.loads, found.report.step),
+        found.memory ? memory_text(setup.options, *found.memory) : std::string(),
+        found.what_ifs ? what_if_text(*found.what_ifs, found.report.step, found.end ? "pipeline" : "step")
+                       : std::string(),
+        setup.network ? network_text(setup.options, *setup.network) + "\n" : std::string()}) {
     if (!part.empty()) fmt::print("\n{}", part);
   }
 }
@@ -204,12 +209,15 @@ int run_sim(const Options& options) {
   const CostModel costs = resolve_sim_costs(options, depth.map, bytes);
   const std::optional<NetworkModel> network = resolve_network(options, costs.link(RankId(0), RankId(0)), bytes);
   const Setup setup{options, layout, depth, std::move(order), bytes, costs, network};
-  warn_of_cluster(options);
   if (options.compare_cache) return run_compare_cache(setup);
   const Program program = make_program(setup);
   const Timeline timeline =
       network ? simulate_network(program, costs, *network) : simulate(program, costs, resolve_simulation(options));
-  if (!options.against.empty()) return run_against(options, program, timeline);
+  if (!options.against.empty()) {
+    const int code = run_against(options, program, timeline);
+    print_warnings(warnings_of(options));
+    return code;
+  }
   const Findings found = look_into(setup, program, timeline);
   if (!options.trace.empty()) {
     TraceOptions tracing;
@@ -220,6 +228,9 @@ int run_sim(const Options& options) {
     write_html_page({options, setup.depth, setup.order.schedule, program, costs, network, timeline, found.report,
                      found.memory ? &found.memory->device : nullptr});
   }
+  std::vector<std::string> warnings = warnings_of(options);
+  if (found.memory && !found.memory->lack.empty()) warnings.push_back(found.memory->lack);
+  print_warnings(warnings);
   if (options.json) {
     print_json(setup, found);
   } else {

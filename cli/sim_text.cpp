@@ -42,6 +42,16 @@ std::string times_table(const SimReport& report) {
   return table.text();
 }
 
+// A rank is tp x dp devices: of one replica the tp share each message and each slot.
+std::string whose_bytes(const Options& options) {
+  const int tp = options.tp.value_or(1);
+  const int dp = options.dp.value_or(1);
+  if (!options.cluster || tp * dp == 1) return "";
+  return fmt::format("bytes here and of links are those of a rank{}{}; GiB by class are those of one device",
+                     tp == 1 ? "" : fmt::format(", all its {} tensor-parallel devices together", tp),
+                     dp == 1 ? "" : fmt::format(", in one of {} replicas", dp));
+}
+
 double busy_share(const LinkLoad& load, SimTime step) {
   return step > SimTime(0) ? static_cast<double>(load.busy.count()) / static_cast<double>(step.count()) : 0;
 }
@@ -55,8 +65,8 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
              to_string(program.routing.policy));
   if (options.cluster || options.profile) fmt::print("{}\n", cluster_text(options));
   fmt::print("\n");
-  fmt::print("step {} ms; idle {} of the step, {} of the work\n", milliseconds(report.step),
-             percent(report.bubble_over_step), percent(report.bubble_over_ideal));
+  fmt::print("{} {} ms; idle {} of {}, {} of the work\n", end ? "pipeline" : "step", milliseconds(report.step),
+             percent(report.bubble_over_step), end ? "it" : "the step", percent(report.bubble_over_ideal));
   if (end) fmt::print("{}\n", step_end_text(*end, report.step));
   if (options.cluster) fmt::print("{}\n", rate_text(options, program.layout, with_end(report.step, end)));
   fmt::print("idle per rank (mean, ms): warm-up {}, steady {}, cool-down {}, waiting for messages {}\n",
@@ -67,6 +77,7 @@ void print_report(const Options& options, const Depth& depth, const Program& pro
              bytes_text(static_cast<double>(report.bytes_per_step)),
              report.traffic_equals_formula ? "equal to" : "NOT");
   fmt::print("{}", times_table(report));
+  if (const std::string whose = whose_bytes(options); !whose.empty()) fmt::print("{}\n", whose);
 }
 
 std::string links_text(const LinkLoads& loads, SimTime step) {
@@ -113,8 +124,11 @@ void print_comparison(const Depth& depth, const Schedule& schedule, const std::v
              depth.description, schedule.name, schedule.layout.pp(), schedule.layout.vp(),
              schedule.layout.microbatches());
   const bool has_device = rows.front().device_peak.bytes() > 0;
-  std::vector<std::string> header{"policy",           "step ms",    "over standard", "bubble",   "exposed ms",
-                                  "units/microbatch", "bytes/step", "peak blocks",   "= formula"};
+  std::vector<std::string> header{"policy",        has_device ? "pipeline ms" : "step ms",
+                                  "over standard", "bubble",
+                                  "exposed ms",    "units/microbatch",
+                                  "bytes/step",    "peak blocks",
+                                  "= formula"};
   if (has_device) header.insert(header.end() - 1, "device GiB");
   Table table(std::move(header));
   for (const PolicyRow& row : rows) {

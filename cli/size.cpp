@@ -15,6 +15,7 @@
 #include "plumb/sizing/model_config.hpp"
 #include "size_report.hpp"
 #include "size_state.hpp"
+#include "warnings.hpp"
 
 namespace plumb::cli {
 namespace {
@@ -179,8 +180,6 @@ int interrupted(int signal, const SearchResult& result, const SizeFlags& flags) 
 
 int run_size(const Options& options) {
   const ReadCluster read = load_cluster(*options.cluster);
-  for (const std::string& warning : read.warnings)
-    fmt::print(stderr, "warning: {}\n", one_line(warning));
   const SizeRequest request = resolve_request(options, read.cluster);
   const SizeFlags& flags = options.size;
   constexpr int most_threads = 1024;
@@ -195,6 +194,7 @@ int run_size(const Options& options) {
     search_options.recall = [&](const Candidate& candidate) { return state->recall(candidate); };
     search_options.record = [&](std::span<const Evaluated> fresh) { state->record(fresh); };
   }
+  print_warnings(warnings_of(options));
   SearchResult result;
   int signal = 0;
   {
@@ -210,7 +210,10 @@ int run_size(const Options& options) {
   if (none_fits) {
     misfit = misfit_of(request, result.smallest ? *result.smallest : smallest_candidates(request, 1).front());
   }
-  fmt::print("{}", options.json ? size_json(options, request, result, misfit) : size_text(options, request, result));
+  std::vector<Missed> missed;
+  if (result.is_complete && !result.best.empty()) missed = missed_of(request, result.best.front());
+  fmt::print("{}", options.json ? size_json(options, request, result, misfit, missed)
+                                : size_text(options, request, result, missed));
   if (!result.is_complete) return interrupted(signal, result, flags);
   if (!none_fits) return exit_fine;
   std::fflush(stdout);

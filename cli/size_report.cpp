@@ -8,7 +8,9 @@
 #include <fmt/ranges.h>
 
 #include "output.hpp"
+#include "plumb/schedule/error.hpp"
 #include "size_advice.hpp"
+#include "warnings.hpp"
 
 namespace plumb::cli {
 namespace {
@@ -133,21 +135,6 @@ std::string use_text(const Options& options, const SizeRequest& request, const S
   return text;
 }
 
-std::string json_text(std::string_view text) {
-  std::string quoted = "\"";
-  for (const char c : text) {
-    if (c == '"' || c == '\\') {
-      quoted += '\\';
-      quoted += c;
-    } else if (static_cast<unsigned char>(c) < 0x20) {
-      quoted += fmt::format("\\u{:04x}", static_cast<unsigned>(c));
-    } else {
-      quoted += c;
-    }
-  }
-  return quoted + '"';
-}
-
 std::string to_json(const Options& options, const SizeRequest& request, const Evaluated& one, const std::string& why) {
   const auto& [c, o, order] = one;
   std::string text = fmt::format(
@@ -164,7 +151,7 @@ std::string to_json(const Options& options, const SizeRequest& request, const Ev
       o.step_us(), o.pipeline_us, o.step_end_us, tokens_per_s_per_gpu(request, o), o.bubble, o.exposed_us, o.peak_bytes,
       o.peak_rank, o.network_bytes);
   return text +
-         fmt::format(",\"command\":{},\"why\":{}}}", json_text(sim_command(options, request, c)), json_text(why));
+         fmt::format(",\"command\":{},\"why\":{}}}", json_quoted(sim_command(options, request, c)), json_quoted(why));
 }
 
 }  // namespace
@@ -188,10 +175,11 @@ std::string comparison(const Evaluated& one, const Evaluated& other) {
       gib(a.peak_bytes), b.network_bytes * 1e-9, a.network_bytes * 1e-9);
 }
 
-std::string size_text(const Options& options, const SizeRequest& request, const SearchResult& result) {
+std::string size_text(const Options& options, const SizeRequest& request, const SearchResult& result,
+                      const std::vector<Missed>& missed) {
   std::string text =
       fmt::format("{} on {} x {} ({}): {} sequences of {} tokens per step, {:.1f} GiB per device to use\n",
-                  request.shape.name, request.gpus, request.cluster.gpu.name, request.cluster.name,
+                  one_line(request.shape.name), request.gpus, request.cluster.gpu.name, one_line(request.cluster.name),
                   request.global_batch, request.sequence, gib(request.memory_bytes));
   text += fmt::format("{} candidates: {} do not fit, {} cannot matter by their bounds, {} simulated{}\n",
                       result.num_candidates, result.num_too_large, result.num_dropped, result.num_evaluated,
@@ -206,11 +194,15 @@ std::string size_text(const Options& options, const SizeRequest& request, const 
   for (const Evaluated& one : result.pareto)
     add_layout(pareto, "", request, one);
   text += pareto.text();
-  return text + why_text(result) + use_text(options, request, result);
+  text += why_text(result);
+  for (const Missed& one : missed)
+    text += fmt::format("{}Not among them: {}.\n", &one == &missed.front() ? "\n" : "",
+                        missed_text(request, result.best.front(), one));
+  return text + use_text(options, request, result);
 }
 
 std::string size_json(const Options& options, const SizeRequest& request, const SearchResult& result,
-                      const std::optional<Misfit>& misfit) {
+                      const std::optional<Misfit>& misfit, const std::vector<Missed>& missed) {
   const auto list = [&](const std::vector<Evaluated>& all) {
     std::vector<std::string> items;
     for (const Evaluated& one : all) {
@@ -227,18 +219,26 @@ std::string size_json(const Options& options, const SizeRequest& request, const 
   std::string text = fmt::format(
       "{{\"candidates_tried\":{},\"candidates\":{},\"candidates_too_large\":{},\"candidates_dropped\":{},"
       "\"complete\":{},\"model\":{},\"cluster\":{},\"gpus\":{},\"global_batch\":{},\"sequence\":{},"
-      "\"memory_limit_bytes\":{:.0f},\"best\":{},\"pareto\":{},\"by_schedule\":{},\"by_policy\":{}",
+      "\"memory_limit_bytes\":{:.0f},\"left_out\":{},\"best\":{},\"pareto\":{},\"by_schedule\":{},\"by_policy\":{}",
       result.num_evaluated, result.num_candidates, result.num_too_large, result.num_dropped, result.is_complete,
-      json_text(request.shape.name), json_text(request.cluster.name), request.gpus, request.global_batch,
-      request.sequence, request.memory_bytes, list(result.best), list(result.pareto), list(result.by_schedule),
-      list(result.by_policy));
+      json_quoted(request.shape.name), json_quoted(request.cluster.name), request.gpus, request.global_batch,
+      request.sequence, request.memory_bytes, left_out_json(options), list(result.best), list(result.pareto),
+      list(result.by_schedule), list(result.by_policy));
+  std::vector<std::string> faster;
+  for (const Missed& one : missed) {
+    const Evaluated evaluated{one.candidate, one.outcome};
+    faster.push_back(to_json(options, request, evaluated, missed_text(request, result.best.front(), one)));
+    faster.back().pop_back();
+    faster.back() += fmt::format(",\"lack_bytes\":{:.0f}}}", one.outcome.peak_bytes - request.memory_bytes);
+  }
+  text += fmt::format(",\"would_be_faster\":[{}]", fmt::join(faster, ","));
   if (misfit) {
     const Footprint& held = misfit->need.held;
     text += fmt::format(
         ",\"misfit\":{{\"text\":{},\"rank\":{},\"needed_bytes\":{:.0f},\"weights_bytes\":{:.0f},\"gradients_bytes\":"
         "{:.0f},\"optimizer_bytes\":{:.0f},\"workspace_bytes\":{:.0f},\"activation_bytes\":{:.0f},\"block_bytes\":"
         "{:.0f}}}",
-        json_text(misfit_text(request, *misfit)), misfit->need.rank, misfit->need.total(), held.weights_bytes,
+        json_quoted(misfit_text(request, *misfit)), misfit->need.rank, misfit->need.total(), held.weights_bytes,
         held.gradients_bytes, held.optimizer_bytes, held.workspace_bytes, misfit->need.activation_bytes,
         misfit->need.block_bytes);
   }
@@ -246,14 +246,14 @@ std::string size_json(const Options& options, const SizeRequest& request, const 
     const Candidate& winner = result.best.front().candidate;
     const std::string obstacle = torchtitan_obstacle(request, winner);
     text += fmt::format(",\"use\":{{\"sim\":{},\"plan\":{},\"note\":{},\"torchtitan\":{},\"torchtitan_obstacle\":{}",
-                        json_text(sim_command(options, request, winner)),
-                        json_text(plan_command(winner, "schedule.csv")), json_text(frameworks_lack(request)),
-                        obstacle.empty() ? json_text(torchtitan_toml(request, winner, "schedule.csv")) : "null",
-                        json_text(obstacle));
+                        json_quoted(sim_command(options, request, winner)),
+                        json_quoted(plan_command(winner, "schedule.csv")), json_quoted(frameworks_lack(request)),
+                        obstacle.empty() ? json_quoted(torchtitan_toml(request, winner, "schedule.csv")) : "null",
+                        json_quoted(obstacle));
     if (const Evaluated* megatron = best_in_megatron(result)) {
       text += fmt::format(",\"megatron\":{{\"layout\":{},\"flags\":{}}}",
-                          json_text(megatron_layout(request, megatron->candidate)),
-                          json_text(fmt::format("{}", fmt::join(megatron_flags(request, megatron->candidate), " "))));
+                          json_quoted(megatron_layout(request, megatron->candidate)),
+                          json_quoted(fmt::format("{}", fmt::join(megatron_flags(request, megatron->candidate), " "))));
     }
     text += "}";
   }

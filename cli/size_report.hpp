@@ -5,9 +5,11 @@
 
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "options.hpp"
 #include "plumb/sizing/search.hpp"
+#include "size_missed.hpp"
 
 namespace plumb::cli {
 
@@ -29,9 +31,11 @@ Misfit misfit_of(const SizeRequest& request, const Candidate& smallest);
 // One line: which rank, what it holds, by how much that is too large, what would fit.
 std::string misfit_text(const SizeRequest& request, const Misfit& misfit);
 
-std::string size_text(const Options& options, const SizeRequest& request, const SearchResult& result);
+// `missed`: what would be faster than the best if it fitted.
+std::string size_text(const Options& options, const SizeRequest& request, const SearchResult& result,
+                      const std::vector<Missed>& missed);
 std::string size_json(const Options& options, const SizeRequest& request, const SearchResult& result,
-                      const std::optional<Misfit>& misfit);
+                      const std::optional<Misfit>& misfit, const std::vector<Missed>& missed);
 
 // "pp 16 x vp 2, tp 8, ep 64, dp 8, 128 x 1 sequences, v-half, cached, full recomputation, optimizer sharded".
 std::string words_of(const Candidate& candidate);

@@ -33,8 +33,8 @@ std::string step_end_text(const StepEnd& end, SimTime step) {
   std::string text;
   if (end.reduce_seconds > 0) text += fmt::format("gradients over replicas {:.3f} ms, ", end.reduce_seconds * 1e3);
   if (end.gather_seconds > 0) text += fmt::format("weights back {:.3f} ms, ", end.gather_seconds * 1e3);
-  return fmt::format("then {}optimizer {:.3f} ms: {} ms in all", text, end.optimizer_seconds * 1e3,
-                     milliseconds(with_end(step, end)));
+  return fmt::format("step {} ms: the pipeline, then {}optimizer {:.3f} ms", milliseconds(with_end(step, end)), text,
+                     end.optimizer_seconds * 1e3);
 }
 
 std::string step_end_json(const StepEnd& end, SimTime step) {

@@ -3,7 +3,6 @@
 
 #include <algorithm>
 #include <cmath>
-#include <cstdio>
 
 #include <fmt/format.h>
 
@@ -19,6 +18,12 @@
 #include "plumb/sizing/roofline.hpp"
 
 namespace plumb::cli {
+
+std::size_t fullest(const std::vector<ClassPeak>& ranks) {
+  const auto most = std::max_element(ranks.begin(), ranks.end(),
+                                     [](const ClassPeak& a, const ClassPeak& b) { return a.bytes() < b.bytes(); });
+  return static_cast<std::size_t>(most - ranks.begin());
+}
 
 namespace {
 
@@ -117,6 +122,25 @@ std::string what_fits(const Options& options, const DepthMap& depth, const StepM
   return "";
 }
 
+// What is told of a device that does not hold what it must; empty: all do.
+std::string memory_lack(const Options& options, const Depth& depth, const StepMemory& memory) {
+  const Gpu gpu = load_cluster(*options.cluster).cluster.gpu;
+  const double usable = usable_bytes(gpu);
+  const std::size_t rank = fullest(memory.ranks);
+  const MemoryBytes& live = memory.ranks[rank].live;
+  const double excess = static_cast<double>(live.total()) - usable;
+  if (excess <= 0) return "";
+  auto most = MemoryClass::weights;
+  for (std::size_t c = 1; c < num_memory_classes; ++c) {
+    if (live[static_cast<MemoryClass>(c)] > live[most]) most = static_cast<MemoryClass>(c);
+  }
+  const std::string fits = what_fits(options, depth.map, memory, usable);
+  return fmt::format("a device of rank {} needs {} at its peak, {} more than {} has to use; {} of it are {}: {}", rank,
+                     bytes_text(static_cast<double>(live.total())), bytes_text(excess), gpu.name,
+                     bytes_text(static_cast<double>(live[most])), to_string(most),
+                     fits.empty() ? "raise --tp, --ep or --pp" : fits + " would fit");
+}
+
 }  // namespace
 
 bool knows_memory(const Options& options) { return options.cluster && !options.profile && options.model; }
@@ -147,8 +171,9 @@ StepMemory step_memory(const Options& options, const Schedule& schedule, const D
   StepMemory memory;
   memory.device = device_bytes(options, depth.map, bytes);
   memory.ranks = class_peaks(program, timeline, memory.device);
-  if (program.messages.size() > most_messages) return memory;
-  for (const char* name : recompute_names) {
+  const bool few = program.messages.size() <= most_messages;
+  for (std::size_t r = 0; few && r < std::size(recompute_names); ++r) {
+    const char* name = recompute_names[r];
     RecomputeRow& row = memory.recomputes.emplace_back();
     row.name = name;
     if (name == options.recompute.value_or("none")) {
@@ -158,13 +183,8 @@ StepMemory step_memory(const Options& options, const Schedule& schedule, const D
       row.ranks = peaks_with(with_recompute(options, name), schedule, depth, bytes, network, row.step);
     }
   }
+  memory.lack = memory_lack(options, depth, memory);
   return memory;
-}
-
-std::size_t fullest(const std::vector<ClassPeak>& ranks) {
-  const auto most = std::max_element(ranks.begin(), ranks.end(),
-                                     [](const ClassPeak& a, const ClassPeak& b) { return a.bytes() < b.bytes(); });
-  return static_cast<std::size_t>(most - ranks.begin());
 }
 
 std::string memory_text(const Options& options, const StepMemory& memory) {
@@ -183,12 +203,13 @@ std::string memory_text(const Options& options, const StepMemory& memory) {
     row.push_back(milliseconds(memory.ranks[r].at));
     table.add(std::move(row));
   }
-  std::string text =
+  std::string text = memory.lack.empty() ? "" : fmt::format("DOES NOT FIT: {}\n", memory.lack);
+  text +=
       fmt::format("GiB of a device when it holds most, of {:.1f} that {} has to use; sharding {}, recomputation {}\n{}",
                   usable_bytes(gpu) / bytes_per_gib, gpu.name, to_string(resolve_sharding(options)),
                   options.recompute.value_or("none"), table.text());
   if (memory.recomputes.empty()) return text;
-  Table compared({"recomputation", "step ms", "GiB at the peak", "of rank", "activations", "everything else"});
+  Table compared({"recomputation", "pipeline ms", "GiB at the peak", "of rank", "activations", "everything else"});
   for (const RecomputeRow& row : memory.recomputes) {
     const std::size_t rank = fullest(row.ranks);
     const MemoryBytes& live = row.ranks[rank].live;
@@ -207,29 +228,9 @@ std::string memory_json(const Options& options, const StepMemory& memory) {
                             compared.empty() ? "" : ",", row.name, to_us(row.step), rank, row.ranks[rank].bytes(),
                             bytes_json(row.ranks[rank].live));
   }
-  const bool fits = static_cast<double>(memory.ranks[fullest(memory.ranks)].bytes()) <= usable;
-  return fmt::format(R"({{"sharding":"{}","usable_bytes":{},"fits":{},"ranks":{},"recompute":[{}]}})",
-                     to_string(resolve_sharding(options)), static_cast<std::int64_t>(usable), fits,
-                     ranks_json(memory.ranks), compared);
-}
-
-void warn_of_memory(const Options& options, const Depth& depth, const StepMemory& memory) {
-  const Gpu gpu = load_cluster(*options.cluster).cluster.gpu;
-  const double usable = usable_bytes(gpu);
-  const std::size_t rank = fullest(memory.ranks);
-  const MemoryBytes& live = memory.ranks[rank].live;
-  const double excess = static_cast<double>(live.total()) - usable;
-  if (excess <= 0) return;
-  auto most = MemoryClass::weights;
-  for (std::size_t c = 1; c < num_memory_classes; ++c) {
-    if (live[static_cast<MemoryClass>(c)] > live[most]) most = static_cast<MemoryClass>(c);
-  }
-  const std::string fits = what_fits(options, depth.map, memory, usable);
-  fmt::print(stderr,
-             "warning: a device of rank {} needs {} at its peak, {} more than {} has to use; {} of it are {}: {}\n",
-             rank, bytes_text(static_cast<double>(live.total())), bytes_text(excess), gpu.name,
-             bytes_text(static_cast<double>(live[most])), to_string(most),
-             fits.empty() ? "raise --tp, --ep or --pp" : fits + " would fit");
+  return fmt::format(R"({{"sharding":"{}","usable_bytes":{},"fits":{},"lack":{},"ranks":{},"recompute":[{}]}})",
+                     to_string(resolve_sharding(options)), static_cast<std::int64_t>(usable), memory.lack.empty(),
+                     memory.lack.empty() ? "null" : json_quoted(memory.lack), ranks_json(memory.ranks), compared);
 }
 
 }  // namespace plumb::cli

@@ -35,6 +35,8 @@ struct StepMemory {
   DeviceBytes device;
   std::vector<ClassPeak> ranks;
   std::vector<RecomputeRow> recomputes;  // none, selective, full; empty where that would take too long
+  // Where a device does not hold what it must: which rank, by how much, of what most, and what would fit. Else empty.
+  std::string lack;
 };
 
 // REQUIRES knows_memory().
@@ -46,8 +48,5 @@ std::size_t fullest(const std::vector<ClassPeak>& ranks);
 
 std::string memory_text(const Options& options, const StepMemory& memory);
 std::string memory_json(const Options& options, const StepMemory& memory);
-
-// To stderr, where a device does not hold what it must: which rank, by how much, of what most, and what would fit.
-void warn_of_memory(const Options& options, const Depth& depth, const StepMemory& memory);
 
 }  // namespace plumb::cli

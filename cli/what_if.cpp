@@ -52,16 +52,17 @@ WhatIfs resolve_what_ifs(const Options& options, const Program& program, const C
   return found;
 }
 
-std::string what_if_text(const WhatIfs& found, SimTime step) {
+std::string what_if_text(const WhatIfs& found, SimTime step, std::string_view whole) {
   const std::vector<PathShare> shares = path_shares(found.path);
-  std::string text = fmt::format("the longest chain is the step: {}\n", sums_text(shares, step));
-  Table chain({"on the longest chain", "times", "ms", "of the step"});
+  std::string text = fmt::format("the longest chain is the {}: {}\n", whole, sums_text(shares, step));
+  const std::string share = fmt::format("of the {}", whole);
+  Table chain({"on the longest chain", "times", "ms", share});
   for (std::size_t i = 0; i < std::min(shares.size(), most_shares); ++i)
     chain.add({name_of(shares[i]), fmt::to_string(shares[i].count), milliseconds(shares[i].time),
                percent(share_of(shares[i].time, step))});
   text += chain.text();
   if (shares.size() > most_shares) text += fmt::format("and {} more\n", shares.size() - most_shares);
-  Table table({"a tenth less time for", "step ms", "saves ms", "of the step"});
+  Table table({"a tenth less time for", fmt::format("{} ms", whole), "saves ms", share});
   for (std::size_t i = 0; i < std::min(found.rows.size(), most_what_if_rows); ++i) {
     const WhatIf& row = found.rows[i];
     table.add({row.what, milliseconds(row.step), milliseconds(row.saves), percent(share_of(row.saves, step))});

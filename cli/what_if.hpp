@@ -5,6 +5,7 @@
 
 #include <optional>
 #include <string>
+#include <string_view>
 
 #include "options.hpp"
 #include "plumb/cache/program.hpp"
@@ -25,7 +26,8 @@ struct WhatIfs {
 WhatIfs resolve_what_ifs(const Options& options, const Program& program, const CostModel& costs,
                          const std::optional<NetworkModel>& network, const Timeline& timeline);
 
-std::string what_if_text(const WhatIfs& found, SimTime step);
+// `whole`: what `step` is called, "step" or, where more follows, "pipeline".
+std::string what_if_text(const WhatIfs& found, SimTime step, std::string_view whole);
 // "critical_path":[..],"what_if":[..]  without braces
 std::string what_if_json(const WhatIfs& found);
 

@@ -137,6 +137,37 @@ TEST_CASE("numbers are decimal: no octal, no hexadecimal, no wrapping", "[cli]")
   require_refused("volume --sublayers 8 --tokens 99999999999", "2147483647");
 }
 
+TEST_CASE("a number too large for any variable and one too large for its flag are refused with the same limits",
+          "[cli]") {
+  const std::string steps = "sim --layers 4 ";
+  const std::string size = "size --model kimi-k3 --cluster h100 ";
+  for (const auto& [before, flag] :
+       std::vector<std::pair<std::string, std::string>>{{steps, "--pp"},
+                                                        {steps, "--vp"},
+                                                        {steps, "--microbatches"},
+                                                        {steps, "--hidden"},
+                                                        {steps, "--tokens"},
+                                                        {steps, "--post-ahead"},
+                                                        {"sim ", "--layers"},
+                                                        {"sim ", "--sublayers"},
+                                                        {size, "--gpus"},
+                                                        {size + "--gpus 8 ", "--sequence"},
+                                                        {size + "--gpus 8 ", "--threads"},
+                                                        {size + "--gpus 8 ", "--global-batch"}}) {
+    const std::string most = run_plumb(before + flag + " 2147483647").err;
+    for (const char* beyond : {" 99999999999", " -99999999999"}) {
+      const std::string err = run_plumb(before + flag + beyond).err;
+      INFO(most << err);
+      const std::size_t at = err.find("legal are ") + 10;
+      const std::string limits = err.substr(at, err.find(" (see") - at);
+      const std::string dotted = limits.substr(0, limits.find(' ')) + ".." + limits.substr(limits.rfind(' ') + 1);
+      CHECK((most.find(limits) != std::string::npos || most.find(dotted) != std::string::npos));
+    }
+  }
+  require_refused(steps + "--group 99999999999", "larger than any number that this flag takes");
+  require_refused(steps + "--memory-chunks -99999999999", "smaller than any number that this flag takes");
+}
+
 TEST_CASE("flags that contradict each other are refused, never ignored", "[cli]") {
   require_refused("sim --sublayers 8 --residual attnres-full --block 2", "--block");
   require_refused("sim --layers 8 --residual standard --block-layers 2", "--block-layers");

@@ -59,6 +59,29 @@ TEST_CASE("unlikely figures and stages that fit no device are warned about", "[c
   CHECK(run.err.find("warning: odd.yaml: line 1: gpu.hbm_GBps is 3.35e+12, which is unlikely") != std::string::npos);
   CHECK(run.err.find("warning: a device of rank") != std::string::npos);
   CHECK(run.err.find("of it are optimizer: raise --tp, --ep or --pp") != std::string::npos);
+  // The first line of the part on memory says it as well, and so does the JSON.
+  const std::size_t lack = run.out.find("\n\nDOES NOT FIT: a device of rank");
+  REQUIRE(lack != std::string::npos);
+  CHECK(run.out.find("GiB of a device when it holds most", lack) == run.out.find('\n', lack + 2) + 1);
+  const json memory = json::parse(run_plumb("sim --json --pp 4 --model kimi-k3 --cluster " + file).out)["memory"];
+  CHECK(memory["fits"] == false);
+  CHECK(memory["lack"].get<std::string>().starts_with("a device of rank"));
+  const std::string small = "sim --json --pp 4 --tp 2 --dp 8 --sharding optimizer --recompute full --model ";
+  const json fits = json::parse(run_plumb(small + "kimi-linear-48b --cluster h200").out)["memory"];
+  CHECK(fits["fits"] == true);
+  CHECK(fits["lack"].is_null());
+}
+
+TEST_CASE("words of a report say what is the pipeline, what the step, whose bytes", "[cli]") {
+  const std::string text = run_plumb("sim --pp 4 " + std::string(k3) + "--tp 8 --ep 64 --dp 16").out;
+  CHECK(text.find("\npipeline ") != std::string::npos);
+  CHECK(text.find(" ms: the pipeline, then ") != std::string::npos);
+  CHECK(text.find("bytes here and of links are those of a rank, all its 8 tensor-parallel devices together, in one of "
+                  "16 replicas; GiB by class are those of one device\n") != std::string::npos);
+  CHECK(text.find("pipeline ms  GiB at the peak") != std::string::npos);
+  const std::string plain = run_plumb("sim --layers 4 --pp 2").out;
+  CHECK(plain.find("\nstep ") != std::string::npos);
+  CHECK(plain.find("bytes here") == std::string::npos);
 }
 
 TEST_CASE("flags that do not go with a cluster, and clusters that are none, are refused", "[cli]") {

@@ -23,6 +23,20 @@ const json& design(const json& answer, const std::string& name) {
 
 }  // namespace
 
+TEST_CASE("a comparison of designs is refused in its own flag's words", "[cli]") {
+  for (const char* command :
+       {"sim --layers 4 --pp 2 --compare-residual ", "volume --layers 4 --pp 2 --compare-residual "}) {
+    for (const char* designs : {"foo", "hc:99", "hc:x", "standard,foo", "mhc:2+foo"}) {
+      const Run run = run_plumb(std::string(command) + designs);
+      INFO(command << designs << "\n" << run.err);
+      CHECK(run.exit_code == 2);
+      CHECK(run.err.starts_with("config: --compare-residual '"));
+      CHECK(run.err.find(" --residual") == std::string::npos);
+    }
+    require_refused(std::string(command) + "all --residual hc:4", "does not go with --compare-residual");
+  }
+}
+
 TEST_CASE("every residual design is counted, and every count is its formula", "[cli]") {
   const json all = answer("volume --pp 4 --vp 2 --layers 16 --block-layers 4 --compare-residual all");
   REQUIRE(all.at("designs").size() == 9);

@@ -10,6 +10,7 @@
 
 using nlohmann::json;
 using plumb::test::answer;
+using plumb::test::fine;
 using plumb::test::require_refused;
 using plumb::test::Run;
 using plumb::test::run_plumb;
@@ -138,6 +139,65 @@ TEST_CASE("torchtitan is told the placement's class, its stages and what it lack
   CHECK(has(flat["torchtitan_obstacle"], "needs at least 2 stages per rank"));
   CHECK(has(use("--vp 1 --schedule 1f1b --block-layers 4 --recompute full")["note"], "Neither torchtitan nor"));
   CHECK_FALSE(has(use("--vp 1 --schedule 1f1b --recompute full --residual standard")["note"], "Neither"));
+}
+
+TEST_CASE("what would be faster if it fitted is told with what it lacks, and its command says the same", "[cli]") {
+  const json found = answer(small + "--memory-limit 60");
+  REQUIRE(found["would_be_faster"].size() >= 1);
+  const json& other = found["would_be_faster"][0];
+  CHECK(other["step_us"] < found["best"][0]["step_us"]);
+  CHECK(other["lack_bytes"].get<double>() ==
+        Approx(other["peak_bytes"].get<double>() - found["memory_limit_bytes"].get<double>()));
+  CHECK(other["lack_bytes"].get<double>() > 0);
+  CHECK(other["vp"] == found["best"][0]["vp"]);
+  const json simulated = json::parse(fine(other["command"].get<std::string>().substr(6) + " --json"));
+  CHECK(simulated["step_with_end_us"].get<double>() == Approx(other["step_us"].get<double>()).epsilon(1e-9));
+  CHECK(simulated["pipeline_us"] == simulated["step_us"]);
+  const std::string text = fine(small + "--memory-limit 60");
+  CHECK(text.find("Not among them: the same layout with recomputation none would be") != std::string::npos);
+  CHECK(
+      answer(small + "--memory-limit 125 --recompute none --schedule 1f1b --cache cached")["would_be_faster"].empty());
+}
+
+TEST_CASE("what a model has beyond its stack of layers is told on stderr and in JSON, and a refusal stays one line",
+          "[cli]") {
+  const std::string model =
+      scratch_file("mtp.json",
+                   R"({"model_type": "deepseek_v3", "hidden_size": 512, "vocab_size": 1000, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "kv_lora_rank": 64, "qk_nope_head_dim": 64, "qk_rope_head_dim": 32,
+          "v_head_dim": 64, "intermediate_size": 1024, "num_nextn_predict_layers": 1})");
+  const std::string part = "num_nextn_predict_layers: 1 (multi-token prediction)";
+  for (const std::string& command :
+       {"size --gpus 2 --pp 2 --vp 1 --schedule 1f1b --cluster h100 --model " + model,
+        "sim --pp 2 --cluster h100 --model " + model, "sim --pp 2 --compare all --costs model --model " + model}) {
+    const Run run = run_plumb(command);
+    INFO(command);
+    CHECK(run.exit_code == 0);
+    CHECK(run.err == "warning: " + model + ": left out of all times and bytes: " + part + "\n");
+  }
+  for (const std::string& command :
+       {"size --json --gpus 2 --pp 2 --vp 1 --schedule 1f1b --cluster h100 --model " + model,
+        "sim --json --pp 2 --cluster h100 --model " + model})
+    CHECK(json::parse(run_plumb(command).out)["left_out"] == json::array({part}));
+  CHECK(answer(small + "--pp 2 --vp 1")["left_out"].empty());
+  require_refused("size --gpus 2 --dp 3 --cluster h100 --model " + model, "--dp 3");
+  require_refused("sim --pp 9 --cluster h100 --schedule zb-v --model " + model, "ZB-V");
+  CHECK(run_plumb("volume --pp 2 --model " + model).err.empty());  // no time, no byte of layers
+}
+
+TEST_CASE("a model's path with a line break breaks no heading", "[cli]") {
+  const std::string model =
+      scratch_file("two\nlines.json",
+                   R"({"model_type": "llama", "hidden_size": 512, "vocab_size": 1000, "num_hidden_layers": 4,
+          "num_attention_heads": 4, "intermediate_size": 1024})");
+  for (const char* command : {"size --gpus 2 --pp 2 --vp 1 --schedule 1f1b --cluster h100", "sim --pp 2 --cluster h100",
+                              "sim --pp 2 --costs model", "volume --pp 2", "plan --pp 2"}) {
+    const Run run = run_plumb(std::string(command) + " --model '" + model + "'");
+    INFO(command << "\n" << run.out << run.err);
+    CHECK(run.exit_code == 0);
+    const std::size_t use = run.out.find("plumb sim --model");  // a command, quoted for the shell
+    CHECK(run.out.substr(0, use).find("two\nlines") == std::string::npos);
+  }
 }
 
 TEST_CASE("where nothing fits the rank, the class and what would fit are named", "[cli]") {

@@ -7,6 +7,7 @@
 
 #include "expect.hpp"
 #include "plumb/sizing/layer_costs.hpp"
+#include "plumb/sizing/left_out.hpp"
 #include "plumb/sizing/model_config.hpp"
 #include "plumb/sizing/model_shape.hpp"
 #include "plumb/sizing/weights.hpp"
@@ -25,6 +26,10 @@ extern "C" int LLVMFuzzerTestOneInput(const std::uint8_t* data, std::size_t size
     fuzz::expect(counted.used > 0 && counted.used <= counted.all);
     for (const Work& work : sublayer_work(shape, 128))
       fuzz::expect(std::isfinite(work.forward) && work.forward >= 0);
+  });
+  fuzz::try_to([&] {
+    for (const LeftOut& part : parse_left_out(text, "fuzz"))
+      fuzz::expect(!to_string(part).empty());
   });
   return 0;
 }
