@@ -134,7 +134,7 @@ TEST_CASE("numbers are decimal: no octal, no hexadecimal, no wrapping", "[cli]")
   for (const std::string value : {"010", "0x4", "+4", "4 ", "08"}) {
     require_refused("volume --sublayers 8 --pp '" + value + "'", "decimal");
   }
-  require_refused("volume --sublayers 8 --tokens 99999999999", "2147483647");
+  require_refused("volume --sublayers 8 --tokens 99999999999", "legal are 1 to 1073741824");
 }
 
 TEST_CASE("a number too large for any variable and one too large for its flag are refused with the same limits",
