@@ -8,11 +8,10 @@ namespace {
 template <class T, class Later>
 void extend(std::vector<T>& list, std::size_t mark, std::size_t times, Later&& later) {
   const std::size_t period = list.size() - mark;
-  const std::size_t old_end = list.size();
-  list.resize(old_end + times * period);
-  T* const entries = list.data();
-  for (std::size_t i = old_end; i < list.size(); ++i)
-    entries[i] = later(entries[i - period]);
+  const std::size_t end = list.size() + times * period;
+  list.reserve(end);
+  while (list.size() < end)
+    list.push_back(later(list[list.size() - period]));
 }
 
 Range later(Range range, std::size_t by) {

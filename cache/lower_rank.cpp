@@ -11,6 +11,7 @@
 #include "lower_period.hpp"
 #include "lower_shape.hpp"
 #include "plumb/schedule/invariant.hpp"
+#include "prefault.hpp"
 #include "slot_pool.hpp"
 #include "wait_lists.hpp"
 
@@ -172,11 +173,11 @@ class RankLowering {
 
   void reserve() {
     const auto microbatches = static_cast<std::size_t>(layout_.microbatches());
-    out_.compute.reserve(computes_.size());
-    out_.comm.reserve(shape_.num_comm_steps * microbatches);
-    out_.order.reserve(computes_.size() + shape_.num_comm_steps * microbatches);
-    out_.operands.reserve(shape_.num_operands * microbatches);
-    out_.segments.reserve(shape_.num_segments * microbatches);
+    reserve_at_once(out_.compute, computes_.size());
+    reserve_at_once(out_.comm, shape_.num_comm_steps * microbatches);
+    reserve_at_once(out_.order, computes_.size() + shape_.num_comm_steps * microbatches);
+    reserve_at_once(out_.operands, shape_.num_operands * microbatches);
+    reserve_at_once(out_.segments, shape_.num_segments * microbatches);
     const auto num_tenants = std::count_if(shape_.tenants.begin(), shape_.tenants.end(),
                                            [](const RankShape::Tenant& tenant) { return tenant.num_ends > 0; });
     out_.releases.reserve(static_cast<std::size_t>(num_tenants) * microbatches);
@@ -236,7 +237,7 @@ class RankLowering {
     SlotPool& pool = pool_of(tenant);
     const std::int32_t slot = pool.take(at);
     slot_cell(row, tenant) = slot;
-    const std::vector<Wait>& former = pool.former_users(slot);
+    const std::span<const Wait> former = pool.former_users(slot);
     waits.insert(waits.end(), former.begin(), former.end());
   }
 
@@ -275,7 +276,7 @@ class RankLowering {
     }
     pools_[static_cast<std::size_t>(shape.slot_class)].give_back(
         slot, step, std::span<const Wait>(released_waits_).subspan(begin), free_at);
-    released_.push_back({{shape.slot_class, slot}, {begin, size_of(released_waits_)}});
+    add_release(released_, {shape.slot_class, slot}, {begin, size_of(released_waits_)});
   }
 
   // --- Waits -----------------------------------------------------------------------------------------------------
@@ -301,7 +302,8 @@ class RankLowering {
     const std::uint32_t begin = size_of(out_.releases);
     for (const Release& release : released_) {
       const std::span<Wait> users(released_waits_);
-      out_.releases.push_back({release.slot, store_waits(users.subspan(release.waits.begin, release.waits.size()))});
+      const Range stored = store_waits(users.subspan(release.waits.begin, release.waits.size()));
+      add_release(out_.releases, release.slot, stored);
     }
     released_.clear();
     released_waits_.clear();
@@ -314,8 +316,9 @@ class RankLowering {
     const auto index = static_cast<std::int32_t>(out_.compute.size());
     const std::int64_t start = computes_[out_.compute.size()].start;
     out_.order.push_back({false, index});
-    out_.compute.push_back({compute, overlaps_next, {}, {}, {}});
-    ComputeStep& step = out_.compute.back();
+    ComputeStep& step = out_.compute.emplace_back();
+    step.compute = compute;
+    step.overlaps_next = overlaps_next;
     post_receives_before(index);
     step_waits_.clear();
     step.operands = {size_of(out_.operands), size_of(out_.operands)};
@@ -353,10 +356,11 @@ class RankLowering {
 
   CommStep& begin_comm(CommKind kind, MessageId id, std::int64_t end) {
     out_.order.push_back({true, static_cast<std::int32_t>(out_.comm.size())});
-    out_.comm.push_back({.kind = kind, .message = id});
     comm_end_.push_back(end);
     step_waits_.clear();
-    CommStep& step = out_.comm.back();
+    CommStep& step = out_.comm.emplace_back();
+    step.kind = kind;
+    step.message = id;
     step.segments = {size_of(out_.segments), size_of(out_.segments)};
     return step;
   }

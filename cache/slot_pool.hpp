@@ -35,9 +35,10 @@ class SlotPool {
 
   // `since`: when `last` and the other users have finished according to the plan.
   void give_back(std::int32_t slot, Wait last, std::span<const Wait> others, std::int64_t since) {
-    std::vector<Wait>& users = former_users_[static_cast<std::size_t>(slot)];
-    users.assign(others.begin(), others.end());
-    users.push_back(last);
+    const std::uint32_t begin = size_of_users();
+    users_.insert(users_.end(), others.begin(), others.end());
+    users_.push_back(last);
+    former_users_[static_cast<std::size_t>(slot)] = {begin, size_of_users()};
     // Nearly in order already: plans go forward in time.
     const FreeSlot freed{since, slot};
     free_.push_back(freed);
@@ -48,8 +49,9 @@ class SlotPool {
   }
 
   // What must have finished before the slot may be written again; empty for a new slot.
-  const std::vector<Wait>& former_users(std::int32_t slot) const {
-    return former_users_[static_cast<std::size_t>(slot)];
+  std::span<const Wait> former_users(std::int32_t slot) const {
+    const Range range = former_users_[static_cast<std::size_t>(slot)];
+    return std::span(users_).subspan(range.begin, range.size());
   }
   // The free slots with their former users, at some moment.
   struct Free {
@@ -66,7 +68,7 @@ class SlotPool {
     State now{.num_slots = num_slots(), .free = {}, .users = {}};
     now.free.reserve(free_.size() - next_);
     for (std::size_t i = next_; i < free_.size(); ++i) {
-      const std::vector<Wait>& users = former_users(free_[i].slot);
+      const std::span<const Wait> users = former_users(free_[i].slot);
       now.users.insert(now.users.end(), users.begin(), users.end());
       now.free.push_back({free_[i].since, free_[i].slot, static_cast<std::uint32_t>(now.users.size())});
     }
@@ -81,7 +83,7 @@ class SlotPool {
       const Free& then = before.free[i];
       const FreeSlot& now = free_[next_ + i];
       const auto end = before.users.begin() + static_cast<std::ptrdiff_t>(then.end_of_users);
-      const std::vector<Wait>& users = former_users(now.slot);
+      const std::span<const Wait> users = former_users(now.slot);
       const bool same_users =
           std::equal(user, end, users.begin(), users.end(), [&](Wait a, Wait b) { return b == period.later(a); });
       if (!same_users || now.since != then.since + period.duration || !map.match(then.slot, now.slot)) return false;
@@ -92,14 +94,14 @@ class SlotPool {
 
   // Goes on to where it will be after that time. Only free slots have former users who matter.
   void repeat(const Period& all, const SlotMap& map) {
-    std::vector<std::vector<Wait>> users(former_users_.size());
+    std::vector<Range> users(former_users_.size());
     for (std::size_t i = next_; i < free_.size(); ++i) {
       FreeSlot& free = free_[i];
-      std::vector<Wait>& mine = former_users_[static_cast<std::size_t>(free.slot)];
-      for (Wait& wait : mine)
+      const Range mine = former_users_[static_cast<std::size_t>(free.slot)];
+      for (Wait& wait : std::span(users_).subspan(mine.begin, mine.size()))
         wait = all.later(wait);
       free = {free.since + all.duration, map(free.slot)};
-      users[static_cast<std::size_t>(free.slot)] = std::move(mine);
+      users[static_cast<std::size_t>(free.slot)] = mine;
     }
     former_users_ = std::move(users);
   }
@@ -113,7 +115,10 @@ class SlotPool {
   };
   std::vector<FreeSlot> free_;  // from next_ on, ascending; of one moment in the order in which they were given back
   std::size_t next_ = 0;
-  std::vector<std::vector<Wait>> former_users_;
+  std::uint32_t size_of_users() const { return static_cast<std::uint32_t>(users_.size()); }
+
+  std::vector<Range> former_users_;  // [slot] in users_
+  std::vector<Wait> users_;          // of all slots, the latest at the end
 };
 
 }  // namespace plumb

@@ -29,6 +29,15 @@ inline void sort_few(std::span<Wait> waits) {
   }
 }
 
+// Written field by field in its place: a record put together beside it is read back in other pieces than it was written
+// in, and waits for that.
+inline void add_release(std::vector<Release>& releases, Slot slot, Range waits) {
+  Release& release = releases.emplace_back();
+  release.slot = slot;
+  release.waits.begin = waits.begin;
+  release.waits.end = waits.end;
+}
+
 // Waits of receives whose slots are taken already, first in, first out.
 class PostedWaits {
  public:

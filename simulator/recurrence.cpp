@@ -9,12 +9,12 @@
 namespace plumb {
 namespace {
 
-// A period of few steps is looked back to as seldom as one of many.
+// A period of few steps is looked back to as seldom as one of many: a look costs as much as a few steps.
 std::int32_t steps_of(const SteadyStretch& stretch) {
-  constexpr std::size_t most_periods = 64;
-  const std::size_t length = stretch.end - stretch.begin;
-  const std::size_t times = (length / most_periods + stretch.actions - 1) / stretch.actions;
-  return static_cast<std::int32_t>(stretch.actions * std::max<std::size_t>(1, times));
+  constexpr std::size_t most_looks = 64;
+  constexpr std::size_t fewest_steps_to_look = 16;
+  const std::size_t steps = std::max((stretch.end - stretch.begin) / most_looks, fewest_steps_to_look);
+  return static_cast<std::int32_t>((steps + stretch.actions - 1) / stretch.actions * stretch.actions);
 }
 
 }  // namespace
@@ -24,10 +24,11 @@ Recurrence::Recurrence(const EngineState& state) : state_(state), first_comm_(st
   row.reserve(state.program.ranks.front().compute.size());
   for (const ComputeStep& step : state.program.ranks.front().compute)
     row.push_back({step.compute, {}});
-  // Warm-up and cool-down have short ones, not worth a look.
-  constexpr std::size_t fewest_parts = 128;
+  // In a short one, as warm-up and cool-down have them, the last rank has not come before the first has gone.
   for (const SteadyStretch& stretch : steady_stretches(row)) {
-    if (fewest_parts * (stretch.end - stretch.begin) >= row.size()) stretches_.push_back(stretch);
+    const std::size_t until_all_have_come = 2 * state.program.ranks.size();
+    if (stretch.end - stretch.begin >= until_all_have_come + 2 * place(steps_of(stretch)))
+      stretches_.push_back(stretch);
   }
 }
 
