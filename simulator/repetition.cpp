@@ -239,7 +239,10 @@ class Repetition {
 
   void reopen(RankId rank, std::int32_t comm) {
     const EngineState::Opened opened = state_.open_comm(rank, comm);
-    if (state_.has_finished(rank, {Wait::On::comm, comm})) return;
+    if (state_.has_finished(rank, {Wait::On::comm, comm})) {
+      if (opened.pending > 0) throw NotRepeated{};
+      return;
+    }
     const StepState& state = state_.comm_state(rank, comm);
     if (!state.is_end()) {
       if (opened.pending == 0) throw NotRepeated{};
@@ -284,8 +287,10 @@ class Repetition {
     const RankId to = forward ? transfer.to : transfer.from;
     const std::int32_t send = state_.comm_index(from, state_.send_of(told));
     const std::int32_t receive = state_.comm_index(to, state_.receive_of(told));
-    state_.open_comm(from, send + times_ * period_.comm[from.index()].steps);
-    state_.open_comm(to, receive + times_ * period_.comm[to.index()].steps);
+    const auto has_all = [&](RankId rank, std::int32_t step) {
+      return state_.open_comm(rank, step + times_ * period_.comm[rank.index()].steps).pending == 0;
+    };
+    if (!has_all(from, send) || !has_all(to, receive)) throw NotRepeated{};
   }
 
   EngineState& state_;
