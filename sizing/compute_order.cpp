@@ -3,6 +3,7 @@
 
 #include <algorithm>
 #include <optional>
+#include <utility>
 
 #include <fmt/format.h>
 
@@ -154,10 +155,11 @@ std::shared_ptr<const ComputeOrder> ComputeOrders::of(const Candidate& c) {
     entry = found;
   }
   std::call_once(entry->made, [&] {
-    entry->order = std::make_unique<const ComputeOrder>(make_schedule(
+    auto order = std::make_unique<const ComputeOrder>(make_schedule(
         {.kind = c.schedule, .group = c.group > 0 ? std::optional(c.group) : std::nullopt}, layout_of(c)));
-    const std::lock_guard lock(mutex_);
-    bytes_ += entry->order->bytes();
+    const std::lock_guard lock(mutex_);  // others look through the entries
+    bytes_ += order->bytes();
+    entry->order = std::move(order);
     forget_oldest();
   });
   return {entry, entry->order.get()};
