@@ -156,10 +156,10 @@ class ProgressLine {
   void show(const SearchProgress& progress) const {
     if (!shown_) return;
     constexpr std::size_t width = 30;
-    const std::size_t all = progress.evaluated + progress.left;
-    const std::size_t done = all == 0 ? width : width * progress.evaluated / all;
-    fmt::print(stderr, "\r\x1b[K[{:#<{}}{:.<{}}] {} simulated, at most {} left", "", done, "", width - done,
-               progress.evaluated, progress.left);
+    const std::size_t all = progress.decided + progress.left;
+    const std::size_t done = all == 0 ? width : width * progress.decided / all;
+    fmt::print(stderr, "\r\x1b[K[{:#<{}}{:.<{}}] {} simulated, {} of {} left to decide", "", done, "", width - done,
+               progress.evaluated, progress.left, all);
     if (progress.best_step_us > 0) fmt::print(stderr, ", best {:.3f} s", progress.best_step_us * 1e-6);
   }
 

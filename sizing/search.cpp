@@ -77,7 +77,8 @@ class Search {
       } else {
         simulate_wave();
       }
-      if (options_.progress) options_.progress({result_.num_evaluated, num_left_, standing_.best_step_us()});
+      if (options_.progress)
+        options_.progress({result_.num_evaluated, num_waiting_ - num_left_, num_left_, standing_.best_step_us()});
     }
     if (result_.is_complete && result_.num_too_large == result_.num_candidates) {
       result_.smallest = smallest_candidates(request_, 1).front();
@@ -138,6 +139,7 @@ class Search {
       num_left_ += far.members.size();
       if (!far.members.empty()) far_.push_back(std::move(far));
     }
+    num_waiting_ = num_left_;
     std::sort(far_.begin(), far_.end());
   }
 
@@ -265,6 +267,7 @@ class Search {
   std::priority_queue<Near> near_;
   std::map<std::tuple<std::size_t, CutRule, ScheduleKind, int, Policy>, Simulation> simulations_;
   Standing standing_;
+  std::size_t num_waiting_ = 0;  // after the first look
   std::size_t num_left_ = 0;
   SearchResult result_;
 };

@@ -68,6 +68,22 @@ TEST_CASE("threads and an interrupted run before change no bit", "[sizing]") {
   require_same(one, resumed);
 }
 
+TEST_CASE("progress counts what is decided up to all of it", "[sizing]") {
+  SearchProgress before;
+  SearchOptions options;
+  options.progress = [&](const SearchProgress& now) {
+    CHECK(now.evaluated >= before.evaluated);
+    CHECK(now.decided >= before.decided);
+    CHECK((before.decided == 0 || now.decided + now.left == before.decided + before.left));
+    before = now;
+  };
+  const SearchResult result = search(small_request(), options);
+  CHECK(before.left == 0);
+  CHECK(before.evaluated == result.num_evaluated);
+  CHECK(before.decided >= result.num_evaluated + result.num_dropped);
+  CHECK(before.best_step_us == result.best.front().outcome.step_us());
+}
+
 TEST_CASE("more memory never makes the best slower, and none at all leaves the smallest to be named", "[sizing]") {
   SizeRequest request = small_request();
   double before = 0;

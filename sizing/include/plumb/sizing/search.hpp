@@ -32,7 +32,8 @@ struct Evaluated {
 
 struct SearchProgress {
   std::size_t evaluated = 0;  // as num_evaluated below
-  std::size_t left = 0;       // at most
+  std::size_t decided = 0;    // of those that fit by the first look: simulated, dropped or found too large
+  std::size_t left = 0;       // not yet
   double best_step_us = 0;    // 0: none yet
 };
 
