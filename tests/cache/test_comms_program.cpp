@@ -12,6 +12,7 @@
 #include "plumb/schedule/generators.hpp"
 #include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 namespace plumb {
 namespace {
@@ -35,11 +36,8 @@ DepthMap standard_depth(const Layout& layout) {
 // Nothing if the kind does not go with the layout.
 std::optional<Schedule> named_schedule(ScheduleKind kind, const Layout& layout, std::optional<int> group = {},
                                        bool forward_only = false) {
-  try {
-    return make_schedule({.kind = kind, .group = group, .forward_only = forward_only}, layout);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
+  return test::if_legal(
+      [&] { return make_schedule({.kind = kind, .group = group, .forward_only = forward_only}, layout); });
 }
 
 // Written, read back, checked under every model.

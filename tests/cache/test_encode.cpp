@@ -6,6 +6,7 @@
 #include "plumb/cache/encode.hpp"
 #include "plumb/schedule/error.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 namespace plumb {
 namespace {
@@ -16,26 +17,13 @@ using namespace std::string_view_literals;
 
 constexpr test::Limits small = {.pp = 4, .vp = 3, .sublayers = 20, .microbatches = 5};
 
-void replace(std::string& text, std::string_view what, std::string_view by) {
-  const std::size_t at = text.find(what);
-  REQUIRE(at != std::string::npos);
-  text.replace(at, what.size(), by);
-}
-
-// The InputError's text, or "" if the text was accepted.
+// Empty if the text was accepted.
 std::string refusal(std::string_view json) {
-  try {
-    program_from_json(json);
-    return "";
-  } catch (const InputError& error) {
-    return error.what();
-  }
+  return test::refusal_of([&] { program_from_json(json); });
 }
 
 std::string refusal_after(std::string_view what, std::string_view by) {
-  std::string json = program_to_json(test::small_program(Policy::cached));
-  replace(json, what, by);
-  return refusal(json);
+  return refusal(test::replaced(program_to_json(test::small_program(Policy::cached)), what, by));
 }
 
 }  // namespace

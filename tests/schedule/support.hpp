@@ -7,28 +7,35 @@
 #include <fstream>
 #include <iterator>
 #include <optional>
+#include <random>
 #include <stdexcept>
 #include <string>
+#include <string_view>
 #include <vector>
 
-#include "plumb/schedule/error.hpp"
 #include "plumb/schedule/schedule.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 namespace plumb::test {
 
 // The text of the InputError that `call` must throw; always one line.
 template <class Call>
 std::string input_error_of(Call&& call) {
-  try {
-    call();
-  } catch (const InputError& error) {
-    const std::string text = error.what();
-    CHECK(text.find('\n') == std::string::npos);
-    return text;
+  const std::string text = refusal_of(call);
+  if (text.empty()) FAIL("no InputError was thrown");
+  CHECK(text.find('\n') == std::string::npos);
+  return text;
+}
+
+// One to three characters of `text` changed, or so many inserted, from `alphabet`.
+inline std::string damaged(std::string text, std::string_view alphabet, bool insert, std::mt19937& random) {
+  for (int edits = std::uniform_int_distribution(1, 3)(random); edits > 0; --edits) {
+    const auto at = std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
+    const char c = alphabet[std::uniform_int_distribution<std::size_t>(0, alphabet.size() - 1)(random)];
+    text.replace(at, insert ? 0 : 1, 1, c);
   }
-  FAIL("no InputError was thrown");
-  return {};
+  return text;
 }
 
 inline std::string data_file(const std::string& name) {

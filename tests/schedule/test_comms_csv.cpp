@@ -13,6 +13,7 @@ namespace plumb {
 namespace {
 
 using Catch::Matchers::Contains;
+using test::damaged;
 using test::input_error_of;
 
 std::string comms_refusal(std::string_view text, CsvDialect dialect = CsvDialect::current) {
@@ -212,16 +213,7 @@ TEST_CASE("a damaged schedule with communication is refused or read as it stands
   const std::string alphabet = "0123456789FBIWSENDRCV,;()\"\r\n _XOVERLAP\xd9";
   int read = 0;
   for (int i = 0; i < 4000; ++i) {
-    std::string text = whole;
-    for (int edits = std::uniform_int_distribution(1, 3)(random); edits > 0; --edits) {
-      const auto at = std::uniform_int_distribution<std::size_t>(0, text.size() - 1)(random);
-      const char c = alphabet[std::uniform_int_distribution<std::size_t>(0, alphabet.size() - 1)(random)];
-      if (i % 2 == 0) {
-        text[at] = c;
-      } else {
-        text.insert(at, 1, c);
-      }
-    }
+    const std::string text = damaged(whole, alphabet, i % 2 != 0, random);
     try {
       const CommsSchedule schedule = read_comms_csv(text, "x");
       REQUIRE(read_comms_csv(write_comms_csv(schedule), "x", schedule.layout).ranks == schedule.ranks);

@@ -4,20 +4,15 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/json_text.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
-using plumb::InputError;
 using plumb::max_json_depth;
 using plumb::require_plain_json;
 
 namespace {
 
 std::string json_refusal(const std::string& text) {
-  try {
-    require_plain_json(text, "x.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return {};
+  return plumb::test::refusal_of([&] { require_plain_json(text, "x.json"); });
 }
 
 std::string nested(std::size_t depth) { return std::string(depth, '[') + std::string(depth, ']'); }

@@ -11,6 +11,7 @@
 #include "plumb/sizing/layer_costs.hpp"
 #include "simulator/support/models.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 using namespace plumb;
 using namespace plumb::test;
@@ -106,12 +107,8 @@ TEST_CASE("auto is never slower than a named schedule that fits the memory, and 
     for (const ScheduleKind kind : all_schedule_kinds()) {
       const Layout& given = request.layout;
       const Layout layout(given.pp(), given.vp(), given.microbatches(), placement_of(kind));
-      std::optional<Schedule> named;
-      try {
-        named = make_schedule({.kind = kind, .group = {}}, layout);
-      } catch (const InputError&) {
-        continue;
-      }
+      const auto named = if_legal([&] { return make_schedule({.kind = kind, .group = {}}, layout); });
+      if (!named) continue;
       if (!within_limit(*named, request)) continue;
       const SimTime step = step_of(*named, request);
       INFO(to_string(kind));

@@ -10,6 +10,7 @@
 #include "simulator/support/models.hpp"
 #include "simulator/support/trace_rules.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 using namespace plumb;
 using namespace plumb::test;
@@ -20,12 +21,6 @@ std::string trace_of(const Program& program, const CostModel& costs, const Trace
   std::ostringstream out;
   write_trace(out, program, costs, simulate(program, costs), options);
   return out.str();
-}
-
-std::string replaced(std::string text, std::string_view what, std::string_view with) {
-  const std::size_t at = text.find(what);
-  REQUIRE(at != std::string::npos);
-  return text.replace(at, what.size(), with);
 }
 
 std::size_t num_computes(const Program& program) {

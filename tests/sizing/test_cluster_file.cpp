@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-#include "plumb/schedule/error.hpp"
 #include "plumb/sizing/cluster_file.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 using namespace plumb;
 
@@ -19,19 +19,10 @@ cores_per_node: 2
 )";
 
 // `good` with the first `from` replaced.
-std::string with(const std::string& from, const std::string& to) {
-  std::string text = good;
-  text.replace(text.find(from), from.size(), to);
-  return text;
-}
+std::string with(const std::string& from, const std::string& to) { return test::replaced(good, from, to); }
 
 std::string refusal(const std::string& text) {
-  try {
-    parse_cluster(text, "c.yaml");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of([&] { parse_cluster(text, "c.yaml"); });
 }
 
 }  // namespace

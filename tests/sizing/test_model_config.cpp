@@ -2,6 +2,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/sizing/model_config.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 using namespace plumb;
 
@@ -36,13 +37,8 @@ TEST_CASE("the automatic block length makes about eight blocks", "[sizing]") {
 }
 
 TEST_CASE("a field of the wrong type or size is refused with its path", "[sizing]") {
-  const auto text_of = [](const char* json) -> std::string {
-    try {
-      parse_model_config(json, "config.json");
-    } catch (const InputError& error) {
-      return error.what();
-    }
-    return "";
+  const auto text_of = [](const char* json) {
+    return plumb::test::refusal_of([&] { parse_model_config(json, "config.json"); });
   };
   REQUIRE(text_of("{\"num_hidden_layers\": true, \"hidden_size\": 8}").find("num_hidden_layers is true") !=
           std::string::npos);

@@ -1,11 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/depth_map.hpp"
-#include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "plumb/simulator/simulate.hpp"
 #include "plumb/sizing/profile.hpp"
 #include "support/catch.hpp"
+#include "support/refusals.hpp"
 
 using namespace plumb;
 
@@ -16,18 +16,11 @@ const std::string good_profile = R"({"plumb_profile":1,"made_by":"x","steps":3,"
   {"forward_s":0.0015,"backward_input_s":0.001,"backward_weight_s":0.0005}]})";
 
 std::string profile_with(const std::string& from, const std::string& to) {
-  std::string text = good_profile;
-  text.replace(text.find(from), from.size(), to);
-  return text;
+  return test::replaced(good_profile, from, to);
 }
 
 std::string profile_refusal(const std::string& text) {
-  try {
-    parse_profile(text, "p.json");
-  } catch (const InputError& error) {
-    return error.what();
-  }
-  return "";
+  return test::refusal_of([&] { parse_profile(text, "p.json"); });
 }
 
 SimTime us(std::int64_t count) { return SimTime(count * 1'000'000); }

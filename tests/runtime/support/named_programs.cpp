@@ -1,24 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 #include "named_programs.hpp"
 
-#include <optional>
 #include <stdexcept>
 
-#include "plumb/schedule/error.hpp"
+#include "support/refusals.hpp"
 
 namespace plumb::test {
-namespace {
-
-// None where the kind refuses the layout.
-std::optional<Schedule> try_schedule(const ScheduleRequest& request, const Layout& layout) {
-  try {
-    return make_schedule(request, layout);
-  } catch (const InputError&) {
-    return std::nullopt;
-  }
-}
-
-}  // namespace
 
 Schedule random_schedule_of(ScheduleKind kind, Dice& dice, const Limits& limits, bool train_only) {
   for (int attempt = 0; attempt < 1000; ++attempt) {
@@ -33,7 +20,7 @@ Schedule random_schedule_of(ScheduleKind kind, Dice& dice, const Limits& limits,
         request.group = dice.roll(1, layout.microbatches());
       }
     }
-    if (auto schedule = try_schedule(request, layout)) return *std::move(schedule);
+    if (auto schedule = if_legal([&] { return make_schedule(request, layout); })) return *std::move(schedule);
   }
   throw std::logic_error("no layout fits " + std::string(to_string(kind)));
 }
@@ -62,7 +49,8 @@ Program regular_program_of(ScheduleKind kind, int num_ranks, Policy policy) {
     const DepthMap depth(sublayers, 2, DepthMap::even_cuts(sublayers, sublayers, layout.num_chunks()));
     ScheduleRequest request;
     request.kind = kind;
-    if (const auto schedule = try_schedule(request, layout)) return lower(*schedule, depth, policy);
+    if (const auto schedule = if_legal([&] { return make_schedule(request, layout); }))
+      return lower(*schedule, depth, policy);
   }
   throw std::logic_error("no regular layout fits " + std::string(to_string(kind)));
 }
