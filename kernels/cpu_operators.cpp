@@ -7,7 +7,7 @@
 #include "cpu_fp64.hpp"
 #include "cpu_kernels.hpp"
 #include "cpu_scratch.hpp"
-#include "operand_list.hpp"
+#include "operator_rules.hpp"
 
 namespace plumb::cpu {
 
@@ -90,12 +90,7 @@ void inverse_rms(const DepthProblem& problem, const void* block, void* inverse_r
 void add_output(const DepthProblem& problem, const AddOutput& args, const Execution& execution) {
   const CpuOperandCheck check("add_output", problem);
   check.workspace(execution, 1, 1);
-  check.operands([&](const auto& visit) {
-    visit(alias(optional(check.value("partial", args.partial)), kPartialGroup));
-    visit(alias(check.value("output", args.output), kPartialGroup));
-    visit(alias(out(check.value("out", args.out)), kPartialGroup));
-    visit(out(optional(check.statistics("inverse_rms", args.inverse_rms))));
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     add_output_fp64(problem, args);
     return;
@@ -110,18 +105,7 @@ void weighted_sum(const DepthProblem& problem, const WeightedSum& args, const Ex
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("out", args.out.size(), kMaxQueries);
   check.workspace(execution, args.sources.size(), args.out.size());
-  check.operands([&](const auto& visit) {
-    for (std::size_t i = 0; i < args.sources.size(); ++i) {
-      Operand source = check.value(nullptr, args.sources[i]);
-      visit(element(source, "sources", i));
-    }
-    Operand weights = check.statistics("weights", args.weights);
-    weights.size_bytes *= args.sources.size() * args.out.size();
-    visit(weights);
-    for (std::size_t g = 0; g < args.out.size(); ++g) {
-      visit(element(out(check.value(nullptr, args.out[g])), "out", g));
-    }
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     weighted_sum_fp64(problem, args);
     return;
@@ -147,24 +131,10 @@ void phase_one_forward(const DepthProblem& problem, const PhaseOneForward& args,
   const CpuOperandCheck check("phase_one_forward", problem);
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("queries", args.queries.size(), kMaxQueries);
-  if (!args.inverse_rms_out.empty() && args.inverse_rms_out.size() != args.sources.size()) {
-    check.refuse("inverse_rms_out", "has " + std::to_string(args.inverse_rms_out.size()) + " elements; legal: 0 or " +
-                                        std::to_string(args.sources.size()) + ", one per source");
-  }
+  require_consistent(check, args);
   check.workspace(execution, args.sources.size(), args.queries.size());
   const bool wide = args.fp32_mixture;
-  check.operands([&](const auto& visit) {
-    visit_sources(check, "sources", args.sources, visit);
-    for (std::size_t i = 0; i < args.inverse_rms_out.size(); ++i) {
-      visit(element(out(optional(check.statistics(nullptr, args.inverse_rms_out[i]))), "inverse_rms_out", i));
-    }
-    for (std::size_t g = 0; g < args.queries.size(); ++g) {
-      const PhaseOneQuery& own = args.queries[g];
-      visit(element(check.query("query", own.query), "queries", g));
-      visit(element(out(optional(wide ? check.gradient("o", own.o) : check.value("o", own.o))), "queries", g));
-      visit(element(out(check.statistics("lse", own.lse)), "queries", g));
-    }
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     phase_one_fp64(problem, args);
     return;
@@ -190,13 +160,7 @@ void aggregate_forward(const DepthProblem& problem, const AggregateForward& args
   check.count("sources", args.sources.size(), kMaxSources);
   const float norm_eps = checked_norm_eps(check, args.norm);
   check.workspace(execution, args.sources.size(), 1);
-  check.operands([&](const auto& visit) {
-    visit_sources(check, "sources", args.sources, visit);
-    visit(check.query("query", args.query));
-    visit(optional(check.query("norm.gain", args.norm.gain)));
-    visit(out(optional(check.value("h", args.h))));
-    visit(out(optional(check.statistics("lse", args.lse))));
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     aggregate_fp64(problem, args);
     return;
@@ -219,29 +183,9 @@ void merge_forward(const DepthProblem& problem, const MergeForward& args, const 
   const CpuOperandCheck check("merge_forward", problem);
   check.count("later", args.later.size(), kMaxSources);
   const float norm_eps = checked_norm_eps(check, args.norm);
+  require_consistent(check, args);
   check.workspace(execution, std::max<std::size_t>(args.later.size(), 1), 1);
-  if ((args.o == nullptr) != (args.lse_in == nullptr)) {
-    check.refuse(args.o == nullptr ? "o" : "lse_in", "is null; legal: both o and lse_in, or neither");
-  }
-  if ((args.output == nullptr) != (args.partial_out == nullptr)) {
-    check.refuse(args.output == nullptr ? "output" : "partial_out",
-                 "is null; legal: both output and partial_out, or neither");
-  }
-  check.operands([&](const auto& visit) {
-    visit(alias(optional(args.fp32_mixture ? check.gradient("o", args.o) : check.value("o", args.o)), kMixtureGroup));
-    visit(alias(optional(check.statistics("lse_in", args.lse_in)), kLseGroup));
-    for (std::size_t i = 0; i < args.later.size(); ++i) {
-      const Operand value = element(check.value("value", args.later[i].value), "later", i);
-      visit(i + 1 == args.later.size() ? alias(value, kPartialGroup) : value);
-      visit(element(optional(check.statistics("inverse_rms", args.later[i].inverse_rms)), "later", i));
-    }
-    visit(alias(optional(check.value("output", args.output)), kPartialGroup));
-    visit(alias(out(optional(check.value("partial_out", args.partial_out))), kPartialGroup));
-    visit(check.query("query", args.query));
-    visit(optional(check.query("norm.gain", args.norm.gain)));
-    visit(alias(out(check.value("h", args.h)), kMixtureGroup));
-    visit(alias(out(optional(check.statistics("lse_out", args.lse_out))), kLseGroup));
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     merge_fp64(problem, args);
     return;
@@ -267,29 +211,12 @@ void merge_forward(const DepthProblem& problem, const MergeForward& args, const 
 
 void merge_backward(const DepthProblem& problem, const MergeBackward& args, const Execution& execution) {
   const CpuOperandCheck check("merge_backward", problem);
-  if (args.o == nullptr || args.grad_partial != nullptr) {
-    check.count("later", args.later.size(), kMaxSources);
-  } else if (args.later.size() > static_cast<std::size_t>(kMaxSources)) {
+  if (counts_later(args)) {
     check.count("later", args.later.size(), kMaxSources);
   }
+  require_consistent(check, args);
   check.workspace(execution, std::max<std::size_t>(args.later.size(), 1), 1);
-  if ((args.o == nullptr) != (args.lse_in == nullptr)) {
-    check.refuse(args.o == nullptr ? "o" : "lse_in", "is null; legal: both o and lse_in, or neither");
-  }
-  check.operands([&](const auto& visit) {
-    visit(optional(check.gradient("o", args.o)));
-    visit(optional(check.statistics("lse_in", args.lse_in)));
-    visit_sources(check, "later", args.later, visit);
-    visit(check.query("query", args.query));
-    visit(check.gradient("grad_h", args.grad_h));
-    visit(check.statistics("lse", args.lse));
-    visit(out(check.statistics("delta", args.delta)));
-    Operand gradient = out(check.gradient("grad_partial", args.grad_partial));
-    visit(optional(gradient));
-    Operand sums = out(check.runs("query_sums", args.query_sums));
-    sums.optional = args.grad_partial == nullptr;
-    visit(sums);
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     merge_backward_fp64(problem, args);
     return;
@@ -314,12 +241,7 @@ void aggregate_backward(const DepthProblem& problem, const AggregateBackward& ar
   const CpuOperandCheck check("aggregate_backward", problem);
   check.count("sources", args.sources.size(), kMaxSources);
   check.workspace(execution, args.sources.size(), 1);
-  check.operands([&](const auto& visit) {
-    visit_gradients(check, args.sources, visit);
-    visit(check.query("query", args.query));
-    visit(check.gradient("grad_h", args.grad_h));
-    visit(out(check.runs("query_sums", args.query_sums)));
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     plumb::aggregate_backward(problem, args);
     return;
@@ -344,28 +266,9 @@ void inter_block_backward(const DepthProblem& problem, const InterBlockBackward&
   const CpuOperandCheck check("inter_block_backward", problem);
   check.count("sources", args.sources.size(), kMaxSources);
   check.count("readers", args.readers.size(), kMaxQueries);
+  require_consistent(check, args);
   check.workspace(execution, args.sources.size(), args.readers.size());
-  for (std::size_t l = 0; l < args.readers.size(); ++l) {
-    if (args.readers[l].sole_source && args.sources.size() != 1) {
-      check.refuse("readers[" + std::to_string(l) + "].sole_source",
-                   "is set, but there are " + std::to_string(args.sources.size()) + " sources; legal: 1");
-    }
-  }
-  check.operands([&](const auto& visit) {
-    visit_gradients(check, args.sources, visit);
-    for (std::size_t l = 0; l < args.readers.size(); ++l) {
-      const InterBlockReader& own = args.readers[l];
-      const auto unless_sole = [&](Operand operand) {
-        operand.optional = own.sole_source;
-        return element(operand, "readers", l);
-      };
-      visit(element(check.query("query", own.query), "readers", l));
-      visit(element(check.gradient("grad_h", own.grad_h), "readers", l));
-      visit(unless_sole(check.statistics("lse", own.lse)));
-      visit(unless_sole(check.statistics("delta", own.delta)));
-      visit(unless_sole(out(check.runs("query_sums", own.query_sums))));
-    }
-  });
+  check.operands([&](const auto& visit) { visit_operands(check, args, visit); });
   if (problem.storage == Storage::fp64) {
     plumb::inter_block_backward(problem, args);
     return;
