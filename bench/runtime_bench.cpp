@@ -4,12 +4,11 @@
 #include <algorithm>
 #include <chrono>
 #include <memory>
-#include <thread>
 #include <vector>
 
 #include "plumb/cache/lower.hpp"
-#include "plumb/comm/inproc.hpp"
 #include "plumb/runtime/executor.hpp"
+#include "plumb/runtime/rank_threads.hpp"
 #include "plumb/schedule/generators.hpp"
 
 namespace plumb::bench {
@@ -59,24 +58,13 @@ double measure_handover() {
   constexpr int num_ranks = 4;
   const auto program = make_program(num_ranks, 2, 64);
   EmptyStage stage;
-  InprocHub hub(num_ranks);
-  double longest_us = 0;
   std::vector<double> all_us(num_ranks);
-  {
-    std::vector<std::jthread> ranks;
-    for (int rank = 0; rank < num_ranks; ++rank) {
-      ranks.emplace_back([&, rank] {
-        const auto transport = hub.make_transport(PeerId{rank});
-        const auto control = hub.make_control(PeerId{rank});
-        Executor executor(RankId{rank}, StageTable(8, &stage), transport.get(), control.get());
-        all_us[static_cast<std::size_t>(rank)] = step_us(executor, program);
-        control->barrier(std::chrono::seconds(60));
-      });
-    }
-  }
-  for (const double us : all_us)
-    longest_us = std::max(longest_us, us);
-  return longest_us / num_actions(*program);
+  run_ranks_as_threads(num_ranks, [&](RankId rank, Transport& transport, ControlPlane& control) {
+    Executor executor(rank, StageTable(8, &stage), &transport, &control);
+    all_us[rank.index()] = step_us(executor, program);
+    control.barrier(std::chrono::seconds(60));
+  });
+  return *std::max_element(all_us.begin(), all_us.end()) / num_actions(*program);
 }
 
 }  // namespace

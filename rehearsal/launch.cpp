@@ -3,13 +3,9 @@
 
 #include <algorithm>
 #include <charconv>
-#include <exception>
-#include <thread>
 
-#include "plumb/comm/inproc.hpp"
 #include "plumb/comm/shared_memory.hpp"
-#include "plumb/comm/transport_error.hpp"
-#include "plumb/runtime/run_error.hpp"
+#include "plumb/runtime/rank_threads.hpp"
 
 namespace plumb {
 namespace {
@@ -35,60 +31,33 @@ std::vector<std::string> gather(ControlPlane& control, const std::string& mine, 
   return all;
 }
 
+// `options` outlives the place.
+RankPlace place_of(RankId rank, Transport& transport, ControlPlane& control, const LaunchOptions& options) {
+  RankPlace place{rank, transport, control};
+  if (options.prepare) place.prepare = [rank, &options](Play& mine) { options.prepare(rank, mine); };
+  if (rank.value == 0) place.on_step = options.on_step;
+  return place;
+}
+
 std::span<RankSpot> spots_in(const SharedMemory& memory, std::size_t num_ranks) {
   return {reinterpret_cast<RankSpot*>(memory.data()), num_ranks};
 }
 
 }  // namespace
 
-bool is_echo(const std::exception_ptr& failure) {
-  try {
-    std::rethrow_exception(failure);
-  } catch (const PeerError& error) {
-    return error.kind() == RunErrorKind::peer;
-  } catch (const TransportError& error) {
-    return error.fault().kind == TransportErrorKind::peer;
-  } catch (...) {
-    return false;
-  }
-}
-
 std::vector<RankOutcome> rehearse_on_threads(const RehearsalPlan& plan, const LaunchOptions& options) {
   const auto num_ranks = plan.program->layout.pp();
-  InprocHub hub(num_ranks);
   std::optional<EmulatedLinks> links;
   if (options.emulate_links) links.emplace(num_ranks, most_messages(plan), link_shape(plan));
   std::vector<RankSpot> spots(static_cast<std::size_t>(num_ranks));
   std::vector<RankOutcome> outcomes(spots.size());
-  std::vector<std::exception_ptr> failures(spots.size());
-  const auto play = [&](std::int32_t number) {
-    const auto index = static_cast<std::size_t>(number);
-    const auto transport = hub.make_transport(PeerId{number});
-    const auto control = hub.make_control(PeerId{number});
-    const auto front = options.in_front ? options.in_front(*transport) : nullptr;
-    RankPlace place{RankId(number), front ? *front : *transport, *control};
+  run_ranks_as_threads(num_ranks, [&](RankId rank, Transport& transport, ControlPlane& control) {
+    const auto front = options.in_front ? options.in_front(transport) : nullptr;
+    RankPlace place = place_of(rank, front ? *front : transport, control, options);
     place.links = links ? &*links : nullptr;
     place.spots = spots;
-    if (options.prepare) place.prepare = [&](Play& mine) { options.prepare(RankId(number), mine); };
-    if (number == 0) place.on_step = options.on_step;
-    try {
-      outcomes[index] = rehearse_on_rank(plan, place);
-    } catch (const std::exception& error) {
-      failures[index] = std::current_exception();
-      transport->fail(error.what());
-    }
-  };
-  {
-    std::vector<std::jthread> threads;
-    for (std::int32_t number = 0; number < num_ranks; ++number)
-      threads.emplace_back(play, number);
-  }
-  std::exception_ptr echo;
-  for (const std::exception_ptr& failure : failures) {
-    if (failure && !is_echo(failure)) std::rethrow_exception(failure);
-    if (failure) echo = failure;
-  }
-  if (echo) std::rethrow_exception(echo);
+    outcomes[rank.index()] = rehearse_on_rank(plan, place);
+  });
   return outcomes;
 }
 
@@ -102,11 +71,9 @@ std::vector<RankOutcome> rehearse_on_job(const RehearsalPlan& plan, RankId rank,
     memory.emplace(control, num_ranks * sizeof(RankSpot), plan.wait_limit);
   }
   const auto front = options.in_front ? options.in_front(transport) : nullptr;
-  RankPlace place{rank, front ? *front : transport, control};
+  RankPlace place = place_of(rank, front ? *front : transport, control, options);
   place.links = links ? &*links : nullptr;
   if (memory) place.spots = spots_in(*memory, num_ranks);
-  if (options.prepare) place.prepare = [&](Play& mine) { options.prepare(rank, mine); };
-  if (rank.value == 0) place.on_step = options.on_step;
   const RankOutcome mine = rehearse_on_rank(plan, place);
   std::vector<RankOutcome> outcomes;
   for (const std::string& bytes : gather(control, to_bytes(mine), plan.wait_limit))

@@ -17,6 +17,7 @@
 #include "plumb/comm/transport_error.hpp"
 #include "plumb/rehearsal/launch.hpp"
 #include "plumb/runtime/event_log.hpp"
+#include "plumb/runtime/rank_threads.hpp"
 #include "plumb/runtime/run_error.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/simulator/trace.hpp"
@@ -34,20 +35,6 @@ struct Ending {
   std::string line;
 };
 
-const char* word_of(RunErrorKind kind) {
-  switch (kind) {
-    case RunErrorKind::peer:
-      return "peer";
-    case RunErrorKind::timeout:
-      return "timeout";
-    case RunErrorKind::net:
-      return "net";
-    case RunErrorKind::protocol:
-      break;
-  }
-  return "protocol";
-}
-
 Ending ending_of(const std::exception_ptr& thrown) {
   try {
     std::rethrow_exception(thrown);
@@ -56,7 +43,7 @@ Ending ending_of(const std::exception_ptr& thrown) {
   } catch (const InputError& error) {
     return {cli::exit_bad_input, fmt::format("config: {}", error.what())};
   } catch (const RunError& error) {
-    return {cli::exit_environment, fmt::format("{}: {}", word_of(error.kind()), error.what())};
+    return {cli::exit_environment, fmt::format("{}: {}", to_text(error.kind()), error.what())};
   } catch (const TransportError& error) {
     return {cli::exit_environment, fmt::format("{}: {}", to_text(error.fault().kind), error.what())};
   } catch (const std::bad_alloc&) {

@@ -17,6 +17,20 @@ double seconds(std::chrono::nanoseconds time) { return std::chrono::duration<dou
 
 }  // namespace
 
+const char* to_text(RunErrorKind kind) noexcept {
+  switch (kind) {
+    case RunErrorKind::peer:
+      return "peer";
+    case RunErrorKind::timeout:
+      return "timeout";
+    case RunErrorKind::protocol:
+      return "protocol";
+    case RunErrorKind::net:
+      return "net";
+  }
+  return "unknown";
+}
+
 RunError::RunError(RunErrorKind kind, RankId rank, std::string action, const std::string& text)
     : std::runtime_error(line(rank, action, text)), kind_(kind), rank_(rank), action_(std::move(action)) {}
 

@@ -16,20 +16,6 @@ namespace plumb::lm {
 
 namespace {
 
-const char* word_of(RunErrorKind kind) {
-  switch (kind) {
-    case RunErrorKind::peer:
-      return "peer";
-    case RunErrorKind::timeout:
-      return "timeout";
-    case RunErrorKind::protocol:
-      return "protocol";
-    case RunErrorKind::net:
-      return "net";
-  }
-  return "protocol";
-}
-
 Ending make(int code, const char* word, std::string text) {
   for (char& c : text) {
     c = c == '\n' ? ' ' : c;
@@ -49,7 +35,7 @@ Ending ending_of(const std::exception_ptr& thrown) {
   } catch (const NumericError& error) {
     return make(cli::exit_environment, "numeric", error.what());
   } catch (const RunError& error) {
-    return make(cli::exit_environment, word_of(error.kind()), error.what());
+    return make(cli::exit_environment, to_text(error.kind()), error.what());
   } catch (const TransportError& error) {
     return make(cli::exit_environment, to_text(error.fault().kind), error.what());
   } catch (const std::bad_alloc&) {

@@ -7,12 +7,11 @@
 #include <functional>
 #include <limits>
 #include <stdexcept>
-#include <thread>
 
 #include "plumb/cache/lower.hpp"
-#include "plumb/comm/inproc.hpp"
 #include "plumb/runtime/executor.hpp"
 #include "plumb/runtime/interpreter.hpp"
+#include "plumb/runtime/rank_threads.hpp"
 #include "train_lm/adamw.hpp"
 #include "train_lm/agreement.hpp"
 #include "train_lm/rank_model.hpp"
@@ -233,20 +232,10 @@ Outcome train_rank(const LmConfig& config, const Case& layout, const Training& t
 }
 
 Outcome train_threads(const LmConfig& config, const Case& layout, const Training& training) {
-  InprocHub hub(layout.pp);
   std::vector<Outcome> outcomes(static_cast<std::size_t>(layout.pp));
-  std::vector<std::thread> threads;
-  for (int rank = 0; rank < layout.pp; ++rank) {
-    threads.emplace_back([&, rank] {
-      const auto transport = hub.make_transport(PeerId{rank});
-      const auto control = hub.make_control(PeerId{rank});
-      outcomes[static_cast<std::size_t>(rank)] =
-          train_rank(config, layout, training, {RankId(rank), transport.get(), control.get()});
-    });
-  }
-  for (std::thread& thread : threads) {
-    thread.join();
-  }
+  run_ranks_as_threads(layout.pp, [&](RankId rank, Transport& transport, ControlPlane& control) {
+    outcomes[rank.index()] = train_rank(config, layout, training, {rank, &transport, &control});
+  });
   Outcome joined = outcomes.front();
   for (Outcome& outcome : outcomes) {
     joined.first_gradients.merge(outcome.first_gradients);

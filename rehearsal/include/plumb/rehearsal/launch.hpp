@@ -29,7 +29,4 @@ std::vector<RankOutcome> rehearse_on_threads(const RehearsalPlan& plan, const La
 std::vector<RankOutcome> rehearse_on_job(const RehearsalPlan& plan, RankId rank, Transport& transport,
                                          ControlPlane& control, const LaunchOptions& options = {});
 
-// Whether this failure only tells that another rank failed first.
-bool is_echo(const std::exception_ptr& failure);
-
 }  // namespace plumb

@@ -24,6 +24,8 @@ enum class RunErrorKind : std::uint8_t {
   net        // the transport's substrate reported an error of its own
 };
 
+const char* to_text(RunErrorKind kind) noexcept;  // "peer", "timeout", "protocol", "net"
+
 class RunError : public std::runtime_error {
  public:
   RunError(RunErrorKind kind, RankId rank, std::string action, const std::string& text);
