@@ -5,8 +5,6 @@
 #include <memory>
 #include <vector>
 
-#include <ATen/ops/from_blob.h>
-
 #include "plumb/cache/lower.hpp"
 #include "plumb/runtime/executor.hpp"
 #include "plumb/runtime/machine_stage.hpp"
@@ -15,6 +13,7 @@
 #include "segments.hpp"
 #include "train_lm/adamw.hpp"
 #include "train_lm/model_ends.hpp"
+#include "train_lm/rank_model.hpp"
 #include "train_lm/tape.hpp"
 
 namespace plumb::bench {
@@ -89,16 +88,6 @@ struct Layers {
   std::vector<std::unique_ptr<Layer>> sublayers;
   std::vector<Parameter> parameters;
 };
-
-Parameter as_torch(const DepthParameter& parameter) {
-  const auto tensor = [](const View& view) {
-    return at::from_blob(view.data, {view.tokens, view.width}, scalar_type(view.storage));
-  };
-  Parameter wrapped{parameter.name, tensor(parameter.value), false};
-  wrapped.value.mutable_grad() = tensor(parameter.gradient);
-  wrapped.value.set_requires_grad(true);
-  return wrapped;
-}
 
 class Model {
  public:

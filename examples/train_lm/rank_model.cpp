@@ -5,7 +5,6 @@
 
 #include <ATen/ops/from_blob.h>
 
-#include "plumb/kernels/depth_parameters.hpp"
 #include "plumb/runtime/machine_stage.hpp"
 #include "plumb/runtime/standard_stage.hpp"
 #include "plumb/schedule/error.hpp"
@@ -13,9 +12,6 @@
 
 namespace plumb::lm {
 
-namespace {
-
-// A parameter of the kernels as torch's optimizer wants it: the same memory, value and gradient.
 Parameter as_torch(const DepthParameter& parameter) {
   const auto tensor = [](const View& view) {
     return at::from_blob(view.data, {view.tokens, view.width}, scalar_type(view.storage));
@@ -25,8 +21,6 @@ Parameter as_torch(const DepthParameter& parameter) {
   wrapped.value.set_requires_grad(true);
   return wrapped;
 }
-
-}  // namespace
 
 struct RankModel::Chunk {
   std::vector<std::unique_ptr<Layer>> layers;

@@ -12,6 +12,7 @@
 #include <vector>
 
 #include "plumb/kernels/block_machine.hpp"
+#include "plumb/kernels/depth_parameters.hpp"
 #include "plumb/runtime/executor.hpp"
 #include "plumb/schedule/depth_map.hpp"
 #include "plumb/schedule/layout.hpp"
@@ -21,6 +22,9 @@
 #include "train_lm/model_ends.hpp"
 
 namespace plumb::lm {
+
+// A parameter of the kernels as torch's optimizer wants it: the same memory, value and gradient.
+Parameter as_torch(const DepthParameter& parameter);
 
 struct RankModelOptions {
   bool recompute = false;
