@@ -1,14 +1,12 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb bench kernels: its flags, its table, its JSON.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
-#include <iterator>
-#include <string_view>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "command.hpp"
 #include "kernels_bench.hpp"
 #include "machine.hpp"
 #include "plumb/kernels/cpu_execution.hpp"
@@ -17,6 +15,7 @@
 namespace plumb::bench {
 namespace {
 
+constexpr const char* kernels_command = "plumb bench kernels";
 constexpr const char* usage_text =
     "usage: plumb bench kernels [--tokens T] [--hidden d] [--sources N] [--queries S] [--dtype fp32|bf16|fp16]\n"
     "                           [--threads n] [--operator NAME] [--repetitions n] [--json]\n"
@@ -28,19 +27,6 @@ constexpr const char* usage_text =
     "operator\n"
     "  is than alone, `bound` how much faster the ceiling is; a busy machine shows here. Takes about a minute and 2 "
     "GB.\n";
-
-int refuse_kernels(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench kernels --help\n", what);
-  return 2;
-}
-
-// The value of a numeric flag within its bounds; false after complaining.
-bool read_number(const std::string& flag, const std::string& text, std::int64_t most, std::int64_t& value) {
-  const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-  if (error == std::errc() && end == text.data() + text.size() && value >= 1 && value <= most) return true;
-  refuse_kernels(fmt::format("{} is '{}'; legal: 1..{}", flag, text, most));
-  return false;
-}
 
 void print_table(const Machine& machine, const std::vector<KernelResult>& results) {
   fmt::print("{}, {} threads, {}, {}\n\n", machine.processor, machine.num_threads, machine.compiler,
@@ -96,9 +82,9 @@ void print_json(const Machine& machine, const std::vector<KernelResult>& results
 
 // Runs the program that holds torch in place of this one, with the arguments but the two that asked for it.
 int run_against(const std::vector<std::string>& arguments, std::size_t at) {
-  if (at + 1 == arguments.size()) return refuse_kernels("--against needs a value");
+  if (at + 1 == arguments.size()) return refuse(kernels_command, "--against needs a value");
   if (arguments[at + 1] != "torch")
-    return refuse_kernels(fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
+    return refuse(kernels_command, fmt::format("--against is '{}'; legal: torch", arguments[at + 1]));
   std::vector<std::string> passed;
   for (std::size_t k = 0; k < arguments.size(); ++k) {
     if (k != at && k != at + 1) passed.push_back(arguments[k]);
@@ -115,58 +101,41 @@ int run_kernels_bench(const std::vector<std::string>& arguments) {
   }
   KernelsRequest request;
   bool json = false;
-  for (std::size_t k = 0; k < arguments.size(); ++k) {
-    const std::string& flag = arguments[k];
-    if (flag == "--help" || flag == "-h") {
-      fmt::print("{}", usage_text);
-      return 0;
-    }
-    if (flag == "--json") {
+  const auto take = [&](Flag& flag) {
+    const auto count = [&] { return static_cast<int>(flag.number(1024)); };
+    if (flag.is("--json")) {
       json = true;
-      continue;
-    }
-    constexpr std::string_view known[] = {"--tokens", "--hidden",   "--sources", "--queries",
-                                          "--dtype",  "--operator", "--threads", "--repetitions"};
-    if (std::find(std::begin(known), std::end(known), flag) == std::end(known)) {
-      return refuse_kernels(fmt::format("unknown argument '{}'", flag));
-    }
-    if (k + 1 == arguments.size()) return refuse_kernels(fmt::format("{} needs a value", flag));
-    const std::string& text = arguments[++k];
-    std::int64_t value = 0;
-    if (flag == "--dtype") {
-      if (text != "fp32" && text != "bf16" && text != "fp16") {
-        return refuse_kernels(fmt::format("--dtype is '{}'; legal: fp32, bf16, fp16", text));
-      }
+    } else if (flag.is("--dtype")) {
+      const std::string& text = flag.value();
+      if (text != "fp32" && text != "bf16" && text != "fp16") throw flag.not_legal(text, "fp32, bf16, fp16");
       request.formats = {text == "fp32" ? Storage::fp32 : text == "bf16" ? Storage::bf16 : Storage::fp16};
-    } else if (flag == "--operator") {
+    } else if (flag.is("--operator")) {
+      request.only = flag.value();
       const auto& names = kernel_names();
-      if (std::find(names.begin(), names.end(), text) == names.end()) {
-        return refuse_kernels(fmt::format("no operator '{}'; there are {}", text, fmt::join(names, ", ")));
-      }
-      request.only = text;
-    } else if (flag == "--tokens") {
-      if (!read_number(flag, text, std::int64_t{1} << 24, request.tokens)) return 2;
-    } else if (flag == "--hidden") {
-      if (!read_number(flag, text, std::int64_t{1} << 20, request.width)) return 2;
+      if (std::find(names.begin(), names.end(), request.only) == names.end())
+        throw UsageError(fmt::format("no operator '{}'; there are {}", request.only, fmt::join(names, ", ")));
+    } else if (flag.is("--tokens")) {
+      request.tokens = flag.number(std::int64_t{1} << 24);
+    } else if (flag.is("--hidden")) {
+      request.width = flag.number(std::int64_t{1} << 20);
+    } else if (flag.is("--threads")) {
+      const int number = count();
+      request.threads = number == 1 ? std::vector<int>{1} : std::vector<int>{1, number};
+    } else if (flag.is("--sources")) {
+      request.num_sources = count();
+    } else if (flag.is("--queries")) {
+      request.num_queries = count();
+    } else if (flag.is("--repetitions")) {
+      request.repetitions = count();
     } else {
-      if (!read_number(flag, text, 1024, value)) return 2;
-      const int number = static_cast<int>(value);
-      if (flag == "--threads") {
-        request.threads = number == 1 ? std::vector<int>{1} : std::vector<int>{1, number};
-      } else {
-        (flag == "--sources"   ? request.num_sources
-         : flag == "--queries" ? request.num_queries
-                               : request.repetitions) = number;
-      }
+      return false;
     }
-  }
+    return true;
+  };
+  if (const auto ending = read_flags(arguments, kernels_command, usage_text, take)) return *ending;
   const std::vector<KernelResult> results = measure_kernels(request);
   (json ? print_json : print_table)(this_machine(), results);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "config: cannot write to standard output\n");
-    return 3;
-  }
-  return 0;
+  return end_output();
 }
 
 }  // namespace plumb::bench

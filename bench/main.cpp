@@ -8,6 +8,7 @@
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "command.hpp"
 #include "kernels_bench.hpp"
 #include "machine.hpp"
 #include "runtime_bench.hpp"
@@ -29,10 +30,7 @@ constexpr const char* usage_text =
     "  sim       simulating a large step in several ways; more with plumb bench sim --help\n"
     "  --json    one JSON object on standard output\n";
 
-int refuse_bench(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench --help\n", what);
-  return 2;
-}
+constexpr const char* bench_command = "plumb bench";
 
 void print_json(const Machine& machine, const RuntimeCost& cost) {
   nlohmann::ordered_json json;
@@ -64,30 +62,26 @@ int run(const std::vector<std::string>& arguments) {
   }
   std::string what;
   bool json = false;
-  for (const std::string& argument : arguments) {
-    if (argument == "--help" || argument == "-h") {
-      fmt::print("{}", usage_text);
-      return 0;
-    }
-    if (argument == "--json") {
+  const auto take = [&](plumb::bench::Flag& flag) {
+    if (flag.is("--json")) {
       json = true;
-    } else if (!what.empty() || argument.rfind("-", 0) == 0) {
-      return refuse_bench(fmt::format("unknown argument '{}'", argument));
+    } else if (!what.empty() || flag.name().starts_with("-")) {
+      return false;
     } else {
-      what = argument;
+      what = flag.name();
     }
+    return true;
+  };
+  if (const auto ending = plumb::bench::read_flags(arguments, bench_command, usage_text, take)) return *ending;
+  if (what.empty()) return plumb::bench::refuse(bench_command, "bench what? runtime, kernels, model, schedule or sim");
+  if (what != "runtime") {
+    return plumb::bench::refuse(
+        bench_command, fmt::format("unknown benchmark '{}', expected runtime, kernels, model, schedule or sim", what));
   }
-  if (what.empty()) return refuse_bench("bench what? runtime, kernels, model, schedule or sim");
-  if (what != "runtime")
-    return refuse_bench(fmt::format("unknown benchmark '{}', expected runtime, kernels, model, schedule or sim", what));
   const Machine machine = plumb::bench::this_machine();
   const RuntimeCost cost = plumb::bench::measure_runtime();
   (json ? print_json : print_table)(machine, cost);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "config: cannot write to standard output\n");
-    return 3;
-  }
-  return 0;
+  return plumb::bench::end_output();
 }
 
 }  // namespace

@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "command.hpp"
 #include "plumb/cache/deadlock.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/check.hpp"
@@ -105,6 +106,7 @@ struct Answer {
   _exit(written ? 0 : 1);
 }
 
+constexpr const char* schedule_command = "plumb bench schedule";
 constexpr const char* schedule_usage =
     "usage: plumb bench schedule [--curve] [--schedule NAME] [--policy NAME] [--microbatches M] [--json]\n\n"
     "  Plans, proves and simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, each row in its own process.\n"
@@ -165,11 +167,6 @@ std::string json_row(const ScheduleCase& wanted, const ScheduleCost& cost) {
       cost.deadlock_s, cost.simulate_s, cost.plan_peak_gib, cost.peak_gib);
 }
 
-int refuse_schedule(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench schedule --help\n", what);
-  return 2;
-}
-
 }  // namespace
 
 ScheduleCost measure_schedule(const ScheduleCase& wanted) {
@@ -203,33 +200,24 @@ int run_schedule_bench(const std::vector<std::string>& arguments) try {
   std::string policy;
   int microbatches = 0;
   bool json = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const bool has_value = i + 1 < arguments.size();
-    if (argument == "--help" || argument == "-h") {
-      fmt::print("{}", schedule_usage);
-      return 0;
-    }
-    if (argument == "--json") {
+  const auto take = [&](Flag& flag) {
+    if (flag.is("--json")) {
       json = true;
-    } else if (argument == "--curve") {
+    } else if (flag.is("--curve")) {
       cases = curve();
-    } else if (argument == "--schedule" && has_value) {
-      schedule = to_string(parse_schedule_kind(arguments[++i]));
-    } else if (argument == "--policy" && has_value) {
-      policy = arguments[++i];
+    } else if (flag.is("--schedule")) {
+      schedule = to_string(parse_schedule_kind(flag.value()));
+    } else if (flag.is("--policy")) {
+      policy = flag.value();
       if (policy != "standard") parse_policy(policy);
-    } else if (argument == "--microbatches" && has_value) {
-      const std::string& text = arguments[++i];
-      const bool digits = !text.empty() && text.size() < 8 &&
-                          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-      microbatches = digits ? std::stoi(text) : 0;
-      if (microbatches == 0)
-        return refuse_schedule(fmt::format("--microbatches takes a number from 1, not '{}'", text));
+    } else if (flag.is("--microbatches")) {
+      microbatches = static_cast<int>(flag.number(9'999'999));
     } else {
-      return refuse_schedule(fmt::format("unknown argument '{}'", argument));
+      return false;
     }
-  }
+    return true;
+  };
+  if (const auto ending = read_flags(arguments, schedule_command, schedule_usage, take)) return *ending;
   if (!schedule.empty() || !policy.empty()) {
     std::erase_if(cases, [&](const ScheduleCase& row) {
       return (!schedule.empty() && row.schedule != schedule) || (!policy.empty() && row.policy != policy);
@@ -254,7 +242,7 @@ int run_schedule_bench(const std::vector<std::string>& arguments) try {
   if (json) fmt::print("{{\"results\":[{}]}}\n", fmt::join(rows, ","));
   return 0;
 } catch (const InputError& error) {
-  return refuse_schedule(error.what());
+  return refuse(schedule_command, error.what());
 }
 
 }  // namespace plumb::bench

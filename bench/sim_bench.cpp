@@ -10,6 +10,7 @@
 
 #include <fmt/format.h>
 
+#include "command.hpp"
 #include "plumb/cache/lower.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
@@ -26,6 +27,7 @@ constexpr int ranks_per_node = 8;
 constexpr int sublayers = 1024;
 constexpr int block = 64;
 
+constexpr const char* sim_command = "plumb bench sim";
 constexpr const char* sim_usage =
     "usage: plumb bench sim [--policy NAME] [--microbatches M] [--json]\n\n"
     "  Simulates P=64 V=8 M=1024, 1024 sublayers in blocks of 64, u = .05: cards one message at a time, cards shared\n"
@@ -149,47 +151,33 @@ void measure(const std::string& name, int microbatches, Report& report) {
   timed("path, again", [&] { row.step = path->step(costs); });
 }
 
-int refuse_sim(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench sim --help\n", what);
-  return 2;
-}
-
 }  // namespace
 
 int run_sim_bench(const std::vector<std::string>& arguments) try {
   std::vector<std::string> policies{"standard", "cached", "direct"};
   int microbatches = 1024;
   bool json = false;
-  for (std::size_t i = 0; i < arguments.size(); ++i) {
-    const std::string& argument = arguments[i];
-    const bool has_value = i + 1 < arguments.size();
-    if (argument == "--help" || argument == "-h") {
-      fmt::print("{}", sim_usage);
-      return 0;
-    }
-    if (argument == "--json") {
+  const auto take = [&](Flag& flag) {
+    if (flag.is("--json")) {
       json = true;
-    } else if (argument == "--policy" && has_value) {
-      policies = {arguments[++i]};
+    } else if (flag.is("--policy")) {
+      policies = {flag.value()};
       if (policies[0] != "standard") parse_policy(policies[0]);
-    } else if (argument == "--microbatches" && has_value) {
-      const std::string& text = arguments[++i];
-      const bool digits = !text.empty() && text.size() < 6 &&
-                          std::all_of(text.begin(), text.end(), [](char c) { return c >= '0' && c <= '9'; });
-      microbatches = digits ? std::stoi(text) : 0;
-      if (microbatches == 0)
-        return refuse_sim(fmt::format("--microbatches takes a number from 1 to 99999, not '{}'", text));
+    } else if (flag.is("--microbatches")) {
+      microbatches = static_cast<int>(flag.number(99'999));
     } else {
-      return refuse_sim(fmt::format("unknown argument '{}'", argument));
+      return false;
     }
-  }
+    return true;
+  };
+  if (const auto ending = read_flags(arguments, sim_command, sim_usage, take)) return *ending;
   Report report(json);
   for (const std::string& policy : policies)
     measure(policy, microbatches, report);
   report.end();
   return 0;
 } catch (const InputError& error) {
-  return refuse_sim(error.what());
+  return refuse(sim_command, error.what());
 }
 
 }  // namespace plumb::bench

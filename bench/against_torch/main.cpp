@@ -2,7 +2,6 @@
 // plumb-bench-torch: depth attention of one block of sublayers, ours beside torch's, on the same data in one process.
 // Started by `plumb bench kernels --against torch`.
 #include <algorithm>
-#include <charconv>
 #include <cstdint>
 #include <cstdio>
 #include <exception>
@@ -15,6 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "block_data.hpp"
+#include "command.hpp"
 #include "machine.hpp"
 #include "our_block.hpp"
 #include "plumb/kernels/cpu_execution.hpp"
@@ -177,46 +177,32 @@ void print_json(const Machine& machine, const BlockShape& shape, const std::vect
   fmt::print("{}\n", json.dump());
 }
 
-int refuse(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench kernels --against torch --help\n", what);
-  return 2;
-}
-
 int run(const std::vector<std::string>& arguments) {
   BlockShape shape;
   int repetitions = 3;
   bool json = false;
-  for (std::size_t k = 0; k < arguments.size(); ++k) {
-    const std::string& flag = arguments[k];
-    if (flag == "--help" || flag == "-h") {
-      fmt::print("{}", usage_text);
-      return 0;
-    }
-    if (flag == "--json") {
+  const auto take = [&](Flag& flag) {
+    constexpr std::int64_t most_long = 1 << 20;
+    const auto count = [&] { return static_cast<int>(flag.number(256)); };
+    if (flag.is("--json")) {
       json = true;
-      continue;
-    }
-    const bool large = flag == "--tokens" || flag == "--hidden";
-    if (!large && flag != "--sources" && flag != "--queries" && flag != "--repetitions") {
-      return refuse(fmt::format("unknown argument '{}' beside --against torch", flag));
-    }
-    if (k + 1 == arguments.size()) return refuse(fmt::format("{} needs a value", flag));
-    const std::string& text = arguments[++k];
-    const std::int64_t most = large ? 1 << 20 : 256;
-    std::int64_t value = 0;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > most) {
-      return refuse(fmt::format("{} is '{}'; legal: 1..{}", flag, text, most));
-    }
-    if (large) {
-      (flag == "--tokens" ? shape.tokens : shape.width) = value;
+    } else if (flag.is("--tokens")) {
+      shape.tokens = flag.number(most_long);
+    } else if (flag.is("--hidden")) {
+      shape.width = flag.number(most_long);
+    } else if (flag.is("--sources")) {
+      shape.num_sources = count();
+    } else if (flag.is("--queries")) {
+      shape.num_sublayers = count();
+    } else if (flag.is("--repetitions")) {
+      repetitions = count();
     } else {
-      (flag == "--sources"   ? shape.num_sources
-       : flag == "--queries" ? shape.num_sublayers
-                             : repetitions) = static_cast<int>(value);
+      return false;
     }
-  }
-
+    return true;
+  };
+  if (const auto ending = read_flags(arguments, "plumb bench kernels --against torch", usage_text, take))
+    return *ending;
   use_one_thread();
   count_tensor_bytes();
   const BlockData data(shape);
@@ -235,11 +221,7 @@ int run(const std::vector<std::string>& arguments) {
     }
   }
   (json ? print_json : print_table)(this_machine(), shape, rows);
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "config: cannot write to standard output\n");
-    return 3;
-  }
-  return 0;
+  return end_output();
 }
 
 }  // namespace

@@ -1,17 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 // plumb-bench-model: its flags, its table, its JSON. Started by `plumb bench model`.
 #include <algorithm>
-#include <charconv>
 #include <cstdio>
 #include <exception>
-#include <iterator>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <fmt/format.h>
 #include <nlohmann/json.hpp>
 
+#include "command.hpp"
 #include "machine.hpp"
 #include "model_step.hpp"
 #include "plumb/kernels/cpu_execution.hpp"
@@ -39,11 +37,6 @@ struct Request {
   std::vector<Storage> formats = {Storage::fp32, Storage::bf16};
   bool json = false;
 };
-
-int refuse(const std::string& what) {
-  fmt::print(stderr, "usage: {}; see plumb bench model --help\n", what);
-  return 2;
-}
 
 lm::LmConfig config_of(const Request& request, Storage dtype) {
   lm::LmConfig config;
@@ -87,53 +80,33 @@ nlohmann::ordered_json json_of(const StepTime& time) {
           {"step_us", time.total() * 1e6}};
 }
 
-// False after complaining.
-bool read(const std::vector<std::string>& arguments, Request& request) {
-  for (std::size_t k = 0; k < arguments.size(); ++k) {
-    const std::string& flag = arguments[k];
-    if (flag == "--json") {
-      request.json = true;
-      continue;
-    }
-    constexpr std::string_view known[] = {"--hidden", "--layers", "--block-layers",
-                                          "--tokens", "--dtype",  "--repetitions"};
-    if (std::find(std::begin(known), std::end(known), flag) == std::end(known)) {
-      return refuse(fmt::format("unknown argument '{}'", flag)) == 0;
-    }
-    if (k + 1 == arguments.size()) {
-      return refuse(fmt::format("{} needs a value", flag)) == 0;
-    }
-    const std::string& text = arguments[++k];
-    if (flag == "--dtype") {
-      const auto dtype = lm::storage_from_name(text);
-      if (!dtype || *dtype == Storage::fp64) {
-        return refuse(fmt::format("--dtype is '{}'; legal: fp32, bf16, fp16", text)) == 0;
-      }
-      request.formats = {*dtype};
-      continue;
-    }
-    std::int64_t& value = flag == "--hidden"         ? request.width
-                          : flag == "--layers"       ? request.layers
-                          : flag == "--block-layers" ? request.block_layers
-                          : flag == "--tokens"       ? request.tokens
-                                                     : request.repetitions;
-    const auto [end, error] = std::from_chars(text.data(), text.data() + text.size(), value);
-    if (error != std::errc() || end != text.data() + text.size() || value < 1 || value > 65536) {
-      return refuse(fmt::format("{} is '{}'; legal: 1..65536", flag, text)) == 0;
-    }
-  }
-  return true;
-}
-
 int run(const std::vector<std::string>& arguments) {
-  if (std::find(arguments.begin(), arguments.end(), "--help") != arguments.end()) {
-    fmt::print("{}", usage_text);
-    return 0;
-  }
   Request request;
-  if (!read(arguments, request)) {
-    return 2;
-  }
+  const auto take = [&](Flag& flag) {
+    constexpr std::int64_t most = 65536;
+    if (flag.is("--json")) {
+      request.json = true;
+    } else if (flag.is("--dtype")) {
+      const std::string& text = flag.value();
+      const auto dtype = lm::storage_from_name(text);
+      if (!dtype || *dtype == Storage::fp64) throw flag.not_legal(text, "fp32, bf16, fp16");
+      request.formats = {*dtype};
+    } else if (flag.is("--hidden")) {
+      request.width = flag.number(most);
+    } else if (flag.is("--layers")) {
+      request.layers = flag.number(most);
+    } else if (flag.is("--block-layers")) {
+      request.block_layers = flag.number(most);
+    } else if (flag.is("--tokens")) {
+      request.tokens = flag.number(most);
+    } else if (flag.is("--repetitions")) {
+      request.repetitions = flag.number(most);
+    } else {
+      return false;
+    }
+    return true;
+  };
+  if (const auto ending = read_flags(arguments, "plumb bench model", usage_text, take)) return *ending;
   lm::set_compute_threads(1);
   const Machine machine = this_machine();
   nlohmann::ordered_json json;
@@ -166,11 +139,7 @@ int run(const std::vector<std::string>& arguments) {
   if (request.json) {
     fmt::print("{}\n", json.dump());
   }
-  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0) {
-    fmt::print(stderr, "config: cannot write to standard output\n");
-    return 3;
-  }
-  return 0;
+  return end_output();
 }
 
 }  // namespace
