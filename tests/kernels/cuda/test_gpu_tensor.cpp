@@ -11,14 +11,15 @@ using namespace plumb::testing;
 namespace {
 
 template <class V>
-Mixtures<V> mixed(const DepthProblem& problem, const std::vector<DepthSource>& sources,
-                  const std::vector<Rows<float>>& queries, simt::Order order = simt::Order::ascending, int turn = 2) {
+Mixtures<V> mixed_on_tensor_cores(const DepthProblem& problem, const std::vector<DepthSource>& sources,
+                                  const std::vector<Rows<float>>& queries, simt::Order order = simt::Order::ascending,
+                                  int turn = 2) {
   GpuRun<V> run(order, true, turn);
   return Mixtures<V>(run, problem, sources, queries);
 }
 template <class V>
-Mixtures<V> mixed(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, int turn = 2) {
-  return mixed<V>(in.problem, without_scales(in.list()), in.queries, order, turn);
+Mixtures<V> mixed_on_tensor_cores(const CpuCase<V>& in, simt::Order order = simt::Order::ascending, int turn = 2) {
+  return mixed_on_tensor_cores<V>(in.problem, without_scales(in.list()), in.queries, order, turn);
 }
 
 template <class V>
@@ -28,7 +29,8 @@ void check_tensor_forward(std::int64_t tokens, std::int64_t width, int n, int qu
                              << queries << ", |q| " << query_norm);
   const CpuCase<V> in(tokens, width, n, queries, query_norm);
   const WideCase wide(in);
-  const Mixtures<V> got = mixed<V>(in.problem, known ? in.list() : without_scales(in.list()), in.queries);
+  const Mixtures<V> got =
+      mixed_on_tensor_cores<V>(in.problem, known ? in.list() : without_scales(in.list()), in.queries);
   CHECK(got.launches == (queries + 15) / 16);  // else tensor cores had no part in it
   const double sole = n == 1 ? 0.0 : 1.0;      // a sole source is copied
   for (std::size_t l = 0; l < got.o.size(); ++l) {
@@ -87,9 +89,9 @@ TEST_CASE("on tensor cores gradients that fp16 could not hold keep their relativ
 
 TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a token's place", "[gpu][tensor]") {
   const CpuCase<Bf16> in(5, 264, 5, 3, 3.0);
-  const Mixtures<Bf16> base = mixed(in);
+  const Mixtures<Bf16> base = mixed_on_tensor_cores(in);
   for (const simt::Order order : {simt::Order::descending, simt::Order::shuffled}) {
-    const Mixtures<Bf16> other = mixed(in, order, 5);  // tokens in turn: more than the ring holds
+    const Mixtures<Bf16> other = mixed_on_tensor_cores(in, order, 5);  // tokens in turn: more than the ring holds
     CHECK(other.lse == base.lse);
     CHECK(same_rows(other.o[2], base.o[2]));
   }
@@ -99,7 +101,8 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
   for (std::size_t i = 0; i < tail.size(); ++i) {
     tail[i] = {in.sources[i].data() + 3 * 264, in.scales[i].data() + 3};
   }
-  const Mixtures<Bf16> part = mixed<Bf16>(problem, without_scales(tail), in.queries, simt::Order::ascending, 1);
+  const Mixtures<Bf16> part =
+      mixed_on_tensor_cores<Bf16>(problem, without_scales(tail), in.queries, simt::Order::ascending, 1);
   CHECK(same_bytes(part.o[1].data(), base.o[1].data() + 3 * 264, 2 * 264 * sizeof(Bf16)));
   const Gradients<float> once = on_gpu(in, simt::Order::ascending, true);
   const Gradients<float> again = on_gpu(in, simt::Order::shuffled, true, 5);
@@ -109,7 +112,7 @@ TEST_CASE("on tensor cores bits depend neither on the order of threads nor on a 
 
 TEST_CASE("on tensor cores zero queries give the mean and what is not finite stays in its token", "[gpu][tensor]") {
   CpuCase<Bf16> in(3, 104, 4, 1, 0.0);
-  const Mixtures<Bf16> mean = mixed(in);
+  const Mixtures<Bf16> mean = mixed_on_tensor_cores(in);
   for (std::size_t k = 0; k < mean.o[0].size(); ++k) {
     float sum = 0;
     for (const auto& each : in.sources) {
@@ -120,7 +123,7 @@ TEST_CASE("on tensor cores zero queries give the mean and what is not finite sta
   in.sources[1][104 + 5] = to_bf16(std::numeric_limits<float>::quiet_NaN());
   in.sources[3][104 + 7] = to_bf16(std::numeric_limits<float>::infinity());
   in.rescale();
-  const Mixtures<Bf16> spoilt = mixed(in);
+  const Mixtures<Bf16> spoilt = mixed_on_tensor_cores(in);
   CHECK(same_bytes(spoilt.o[0].data(), mean.o[0].data(), 104 * sizeof(Bf16)));
   CHECK(same_bytes(spoilt.o[0].data() + 208, mean.o[0].data() + 208, 104 * sizeof(Bf16)));
   CHECK(std::isnan(widened(spoilt.o[0][104])));
@@ -144,14 +147,14 @@ TEST_CASE("on tensor cores weights lose nothing where sources cancel", "[gpu][te
   const WideCase wide(in);
   const Expected expected(wide.problem, wide.list(2), wide.queries[0]);
   CHECK(*std::max_element(expected.h.begin(), expected.h.end()) < 1e-4);
-  check_mixture(mixed(in).o[0], expected, 1.0, kBounds<Bf16>.rounding);
+  check_mixture(mixed_on_tensor_cores(in).o[0], expected, 1.0, kBounds<Bf16>.rounding);
 }
 
 TEST_CASE("tensor cores are left out where they cannot be used", "[gpu][tensor]") {
   const CpuCase<Bf16> many(2, 24, 17, 1, 1.0);  // sources
-  CHECK(mixed(many).launches == 1);
+  CHECK(mixed_on_tensor_cores(many).launches == 1);
   const CpuCase<Bf16> odd(2, 23, 2, 9, 1.0);
-  CHECK(mixed(odd).launches == 4);
+  CHECK(mixed_on_tensor_cores(odd).launches == 4);
   const CpuCase<float> wide(2, 24, 2, 9, 1.0);
-  CHECK(mixed(wide).launches == 2);
+  CHECK(mixed_on_tensor_cores(wide).launches == 2);
 }
