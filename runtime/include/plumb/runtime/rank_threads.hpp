@@ -8,7 +8,6 @@
 
 #include <exception>
 #include <functional>
-#include <span>
 
 #include "plumb/comm/control.hpp"
 #include "plumb/comm/transport.hpp"
