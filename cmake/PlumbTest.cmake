@@ -32,6 +32,7 @@ endfunction()
 # Only under a sanitizer, where no warning is an error: g++ 12 warns of libstdc++'s own code once that is precompiled.
 function(plumb_test_options target)
   plumb_strict(${target})
+  plumb_unite(${target})
   # What is tested is optimised in full; the tests themselves would take half as long again to compile.
   target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
   if(NOT PLUMB_SANITIZE)
