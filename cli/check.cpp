@@ -25,8 +25,6 @@ namespace plumb::cli {
 
 namespace {
 
-constexpr std::size_t max_file_bytes = std::size_t{512} << 20;
-
 std::vector<ChannelModel> resolve_models(const Options& options) {
   if (options.shared_fifo) {
     if (options.channels && *options.channels != "fifo-per-pair") {
@@ -192,7 +190,7 @@ void spell(Answer& answer, CsvDialect dialect) {
 
 int run_check(const Options& options) {
   resolve_models(options);  // refuse a wrong flag before reading a large file
-  const std::string text = read_input(options.file, max_file_bytes);
+  const std::string text = read_input(options.file, max_schedule_bytes);
   const std::size_t first = text.find_first_not_of(" \t\r\n");
   if (first == std::string::npos) {
     throw InputError(fmt::format("{} is empty: a torch schedule CSV or a program JSON is needed", options.file));

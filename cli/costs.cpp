@@ -51,6 +51,22 @@ std::vector<ActionTimes> times_of_chunks(const Options& options, const DepthMap&
       {.tokens = options.tokens, .sequence = options.tokens, .teraflops = options.teraflops.value_or(400)});
 }
 
+// Who gives a whole backward means its two parts by it: halves, or what the one that is given leaves.
+void complete_backward(const std::string& text, std::map<char, double>& given) {
+  const auto whole = given.find('B');
+  if (whole == given.end() || (given.contains('I') && given.contains('W'))) return;
+  if (!given.contains('I') && !given.contains('W')) {
+    given['I'] = given['W'] = whole->second / 2;
+    return;
+  }
+  const char known = given.contains('I') ? 'I' : 'W';
+  if (given[known] > whole->second) {
+    throw InputError(fmt::format("--action-us '{}': {} is a part of B and takes longer than it; legal: 0..{}", text,
+                                 known, whole->second));
+  }
+  given[known == 'I' ? 'W' : 'I'] = whole->second - given[known];
+}
+
 }  // namespace
 
 ActionTimes resolve_times(const Options& options) {
@@ -69,6 +85,7 @@ ActionTimes resolve_times(const Options& options) {
       throw InputError(fmt::format("--action-us '{}' names {} twice", text, item[0]));
     }
   }
+  complete_backward(text, given);
   const auto time = [&](char op) {
     const auto found = given.find(op);
     return from_us(found == given.end() ? 1000.0 : found->second, fmt::format("--action-us {}", op));

@@ -8,12 +8,14 @@
 #include "output.hpp"
 #include "plumb/schedule/error.hpp"
 #include "resolve.hpp"
+#include "schedule_file.hpp"
 
 using namespace plumb::cli;
 
 namespace {
 
 int run(Options& options) {
+  apply_schedule_file(options);
   apply_layout(options);
   if (options.subcommand == "volume") return run_volume(options);
   if (options.subcommand == "plan") return run_plan(options);

@@ -6,6 +6,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <optional>
 #include <string>
 #include <vector>
@@ -22,6 +23,8 @@ struct SizeFlags {
   std::string state;
   std::optional<int> threads;  // [all cores]
 };
+
+struct ScheduleFile;
 
 struct Options {
   std::string subcommand;
@@ -42,6 +45,7 @@ struct Options {
 
   // Order and routing.
   std::optional<std::string> schedule;
+  std::shared_ptr<const ScheduleFile> schedule_file;  // if that names one; read by apply_schedule_file
   std::optional<int> group;
   std::optional<std::string> group_rule;  // [megatron]
   std::optional<std::string> cache;       // [cached]

@@ -49,6 +49,9 @@ std::string bytes_text(double bytes);
 // A JSON string, quotes included.
 std::string json_quoted(std::string_view text);
 
+// Of a schedule or program to read.
+inline constexpr std::size_t max_schedule_bytes = std::size_t{512} << 20;
+
 // The whole of `path`, or of stdin for "-". Throws InputError when it cannot be read or exceeds `max_bytes`.
 std::string read_input(const std::string& path, std::size_t max_bytes);
 

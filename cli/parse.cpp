@@ -50,8 +50,8 @@ void add_sizes(CLI::App& app, Options& o) {
   app.add_option("--grad-wire", o.grad_wire, "gradients on the wire: storage or fp32 [fp32]");
 }
 
-void add_order(CLI::App& app, Options& o) {
-  add_schedule(app, o, ", auto (searched for the costs given)");
+void add_order(CLI::App& app, Options& o, const std::string& more = "") {
+  add_schedule(app, o, ", auto (searched for the costs given)" + more);
   app.add_option("--group", o.group, "microbatches per group of interleaved and zb-h1 [P]");
   app.add_option("--group-rule", o.group_rule,
                  "groups of N with a shorter last one (megatron), or equal (torch) [megatron]");
@@ -60,7 +60,8 @@ void add_order(CLI::App& app, Options& o) {
 }
 
 void add_costs(CLI::App& app, Options& o, const std::string& hop, const std::string& rate) {
-  app.add_option("--action-us", o.action_us, "microseconds per chunk: F=1000,I=1000,W=1000 (B = I + W unless given)");
+  app.add_option("--action-us", o.action_us,
+                 "microseconds per chunk: F=1000,I=1000,W=1000; B = I + W, or from B its halves");
   app.add_option(
       "--costs", o.costs,
       "depth: times in proportion to a chunk's sublayers; model: by the layers and head of --model, see --teraflops "
@@ -115,7 +116,7 @@ CLI::App* add_plan(CLI::App& app, Options& o) {
   CLI::App* sub = app.add_subcommand("plan", "the program of every rank: as text, drawing, trace, torch CSV or JSON");
   add_layout(*sub, o);
   add_depth(*sub, o);
-  add_order(*sub, o);
+  add_order(*sub, o, ", or FILE.csv in torch's format");
   sub->add_option("--format", o.format, "text, csv, csv-comms, json, svg or trace (for ui.perfetto.dev) [text]");
   sub->add_option("-o,--output", o.output, "write to FILE instead of stdout");
   add_compare(*sub, o);
@@ -147,7 +148,7 @@ CLI::App* add_sim(CLI::App& app, Options& o) {
   add_layout(*sub, o);
   add_depth(*sub, o);
   add_sizes(*sub, o);
-  add_order(*sub, o);
+  add_order(*sub, o, ", or FILE.csv in torch's format");
   add_costs(*sub, o, "[200]", "[50]");
   add_cluster(*sub, o);
   sub->add_option("--trace", o.trace, "write a Chrome trace for ui.perfetto.dev to FILE");

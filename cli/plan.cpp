@@ -22,6 +22,7 @@
 #include "plumb/simulator/svg_timeline.hpp"
 #include "plumb/simulator/trace.hpp"
 #include "resolve.hpp"
+#include "schedule_file.hpp"
 
 namespace plumb::cli {
 
@@ -63,8 +64,7 @@ struct Planned {
   std::string found;  // what auto chose, in words; else empty
 
   Program lowered(const Options& options, const PlanCosts& plan) const {
-    return lower(schedule, depth.map, resolve_policy(options, depth.map),
-                 {.post_ahead = options.post_ahead, .costs = plan});
+    return lower_as_given(options, schedule, depth.map, {.post_ahead = options.post_ahead, .costs = plan});
   }
   // As the runtime lowers it, unless costs are given.
   Program program(const Options& options) const {
@@ -100,7 +100,8 @@ std::string text_of(const Options& options, const Planned& planned) {
   const Program simulated = planned.program_to_simulate(options);
   const SimReport report = make_report(simulated, planned.costs, simulate(simulated, planned.costs));
   std::optional<ScheduleRequest> request;
-  if (!wants_auto(options) && !options.costs) request = resolve_request(options, simulated.layout.vp());
+  if (!wants_auto(options) && !options.costs && !options.schedule_file)
+    request = resolve_request(options, simulated.layout.vp());
   return plan_text(planned.program(options), planned.depth,
                    {.request = request, .costs = costs_text(options, planned.costs), .found = planned.found},
                    planned.costs, report);

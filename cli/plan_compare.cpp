@@ -123,10 +123,17 @@ ScheduleRow run_one(const Options& options, const Entry& entry) {
   return row;
 }
 
-std::string schedule_table(const std::vector<ScheduleRow>& rows) {
+// Of the V that was asked for, whose chunks the limit counts; zero if it is kept.
+double chunks_beyond_limit(const Options& options, const ScheduleRow& row) {
+  if (!options.memory_chunks || !row.refused.empty()) return 0;
+  const double chunks = static_cast<double>(worst_peak(row.report).each.activation_chunks) * options.vp / row.vp;
+  return chunks > *options.memory_chunks ? chunks : 0;
+}
+
+std::string schedule_table(const Options& options, const std::vector<ScheduleRow>& rows) {
   SimTime fastest = SimTime::max();
   for (const ScheduleRow& row : rows) {
-    if (row.refused.empty()) fastest = std::min(fastest, row.report.step);
+    if (row.refused.empty() && chunks_beyond_limit(options, row) == 0) fastest = std::min(fastest, row.report.step);
   }
   Table table({"schedule", "V", "step ms", "over best", "bubble", "exposed comm ms", "peak chunks", "peak shares",
                "peak blocks", "peak bytes", "bytes/step"});
@@ -136,11 +143,12 @@ std::string schedule_table(const std::vector<ScheduleRow>& rows) {
       continue;
     }
     const MemoryPeak peak = worst_peak(row.report);
-    const double over = fastest.count() == 0 ? 0
-                                             : static_cast<double>((row.report.step - fastest).count()) /
-                                                   static_cast<double>(fastest.count());
+    const bool comparable = fastest.count() > 0 && fastest < SimTime::max();
+    const double over =
+        !comparable ? 0
+                    : static_cast<double>((row.report.step - fastest).count()) / static_cast<double>(fastest.count());
     table.add({row.schedule, fmt::to_string(row.vp), milliseconds(row.report.step),
-               row.report.step == fastest ? "-" : fmt::format("+{}", percent(over)),
+               row.report.step == fastest || !comparable ? "-" : fmt::format("{:+.2f} %", over * 100),
                percent(row.report.bubble_over_step), milliseconds(exposed_communication(row)),
                fmt::to_string(peak.each.activation_chunks), fmt::format("{:.2f}", row.peak_activation_shares),
                fmt::to_string(peak.each.block_units), bytes_text(static_cast<double>(peak.bytes)),
@@ -151,6 +159,11 @@ std::string schedule_table(const std::vector<ScheduleRow>& rows) {
   for (const ScheduleRow& row : rows) {
     if (!row.chosen.empty()) {
       text += fmt::format("{}auto chose {} ({} placement)\n", first ? "\n" : "", row.chosen, to_string(row.placement));
+      first = false;
+    }
+    if (const double chunks = chunks_beyond_limit(options, row); chunks > 0) {
+      text += fmt::format("{}{} holds {:g} chunks on a rank, more than --memory-chunks {}\n", first ? "\n" : "",
+                          row.schedule, chunks, *options.memory_chunks);
       first = false;
     }
     if (!row.refused.empty()) {
@@ -194,7 +207,7 @@ int run_compare_schedules(const Options& options) {
         "peaks are the worst rank's: chunks = activations alive; shares = the same in P-th parts of the model; blocks "
         "and bytes = what the cache holds\n",
         depth.description, layout.pp(), layout.microbatches(), to_string(policy), costs_text(options, costs),
-        layout.num_chunks(), layout.vp(), schedule_table(rows));
+        layout.num_chunks(), layout.vp(), schedule_table(options, rows));
   }
   write_output(options.output, text);
   print_warnings(warnings_of(options));

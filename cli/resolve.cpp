@@ -14,6 +14,7 @@
 #include "plumb/schedule/megatron_layout.hpp"
 #include "plumb/schedule/named.hpp"
 #include "plumb/sizing/model_config.hpp"
+#include "schedule_file.hpp"
 
 namespace plumb::cli {
 
@@ -155,7 +156,8 @@ std::vector<OutputFile> files_read(const Options& options) {
   return {{"--model", options.model.value_or("")},
           {"--cluster", options.cluster.value_or("")},
           {"--profile", options.profile.value_or("")},
-          {"--against", options.against}};
+          {"--against", options.against},
+          {"--schedule", options.schedule_file ? *options.schedule : ""}};
 }
 
 void apply_layout(Options& options) {
@@ -195,7 +197,8 @@ ScheduleKind named_schedule(const std::string& name) {
 }
 
 Layout resolve_layout(const Options& options) {
-  const bool named = options.schedule && (!wants_auto(options) || options.subcommand == "volume");
+  const bool named =
+      options.schedule && !options.schedule_file && (!wants_auto(options) || options.subcommand == "volume");
   const ScheduleKind kind = named ? named_schedule(*options.schedule) : default_schedule(options.vp);
   const Placement placement = options.placement ? parse_placement(*options.placement) : placement_of(kind);
   // A count per microbatch does not depend on how many there are.
@@ -281,6 +284,7 @@ Schedule resolve_schedule(const Options& options, const Layout& layout) {
     throw InputError(
         "--memory-chunks goes with --schedule auto only: the memory of the others follows from their order");
   }
+  if (options.schedule_file) return options.schedule_file->schedule;
   return make_schedule(resolve_request(options, layout.vp()), layout);
 }
 

@@ -22,6 +22,7 @@
 #include "plumb/simulator/simulate.hpp"
 #include "plumb/simulator/trace.hpp"
 #include "resolve.hpp"
+#include "schedule_file.hpp"
 #include "sim_text.hpp"
 #include "step_end.hpp"
 #include "step_memory.hpp"
@@ -108,8 +109,8 @@ int run_compare_cache(const Setup& setup) {
 Program make_program(const Setup& setup) {
   const Options& options = setup.options;
   const auto lowered = [&](const PlanCosts& plan_costs) {
-    return lower(setup.order.schedule, setup.depth.map, resolve_policy(options, setup.depth.map),
-                 {.post_ahead = options.post_ahead, .costs = plan_costs});
+    return lower_as_given(options, setup.order.schedule, setup.depth.map,
+                          {.post_ahead = options.post_ahead, .costs = plan_costs});
   };
   PlanCosts plan = setup.costs.plan_costs();
   plan.duplex = planned_duplex(resolve_simulation(options), setup.shared());
@@ -200,7 +201,7 @@ int run_sim(const Options& options) {
     return run_compare_schedules(options);
   }
   const Layout layout = resolve_layout(options);
-  const Depth depth = resolve_depth(options, layout);
+  const Depth depth = options.schedule_file ? resolve_depth_or_none(options, layout) : resolve_depth(options, layout);
   require_memory(bytes_needed(Product::simulation, layout, depth.map, resolve_policy(options, depth.map),
                               splits_backward(options)),
                  "simulating " + size_text(layout));

@@ -10,7 +10,7 @@
 namespace plumb {
 namespace {
 
-constexpr std::size_t max_text_bytes = std::size_t{128} << 20;
+constexpr std::size_t max_text_bytes = std::size_t{256} << 20;
 
 std::string_view without_blanks(std::string_view text) {
   const std::size_t begin = text.find_first_not_of(" \t");

@@ -21,7 +21,7 @@ std::string place_of(const Cell& cell);
 
 class CellReader {
  public:
-  // Throws InputError if `text` is empty, too large (128 MiB) or begins with a byte order mark.
+  // Throws InputError if `text` is empty, too large (256 MiB) or begins with a byte order mark.
   CellReader(std::string_view text, std::string_view name);
 
   bool at_end() const { return rest_.empty() && !cell_is_open_; }

@@ -170,7 +170,7 @@ TEST_CASE("a file that is no plain CSV is refused as a schedule with communicati
              Contains("row 1 (rank 0), column 1") && Contains("\\x7f"));
   CHECK_THAT(comms_refusal(std::string(std::size_t{100} << 20, ',')),
              Contains("row 1 (rank 0), column 1: an empty cell"));
-  CHECK_THAT(comms_refusal(std::string((std::size_t{128} << 20) + 1, ',')), Contains("too large"));
+  CHECK_THAT(comms_refusal(std::string((std::size_t{256} << 20) + 1, ',')), Contains("too large"));
   CHECK_THAT(comms_refusal(std::string(std::size_t{1} << 20, '\n')), Contains("more than 4096 rows"));
 }
 

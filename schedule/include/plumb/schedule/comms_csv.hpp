@@ -44,7 +44,7 @@ std::string write_comms_csv(const CommsSchedule& schedule);
 CommsItem parse_comms_item(std::string_view token, CsvDialect dialect = CsvDialect::current);
 
 // `layout`: what the file must fit; when absent it is inferred from the computations as read_compute_csv does. A number
-// beyond the layout is refused here, anything else that is wrong is check_comms's to say. Reads at most 128 MiB and
+// beyond the layout is refused here, anything else that is wrong is check_comms's to say. Reads at most 256 MiB and
 // 2^24 cells. Throws InputError.
 CommsSchedule read_comms_csv(std::string_view text, std::string_view name, std::optional<Layout> layout = std::nullopt,
                              CsvDialect dialect = CsvDialect::current, CsvFit fit = CsvFit::exact);

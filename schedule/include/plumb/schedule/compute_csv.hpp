@@ -26,7 +26,7 @@ using CsvColumns = std::vector<std::vector<std::uint32_t>>;
 
 // `layout`: what the file must fit; when absent P = rows, V = chunks / rows, M = largest microbatch + 1, placement =
 // the one of loop and vee that agrees with the rows. Blank cells are dropped; a row without actions is left for
-// check_schedule to tell. Reads at most 128 MiB and 2^24 actions. Throws InputError.
+// check_schedule to tell. Reads at most 256 MiB and 2^24 actions. Throws InputError.
 Schedule read_compute_csv(std::string_view text, std::string_view name, std::optional<Layout> layout = std::nullopt,
                           CsvDialect dialect = CsvDialect::current, CsvColumns* columns = nullptr,
                           CsvFit fit = CsvFit::exact);
