@@ -33,8 +33,9 @@ endfunction()
 function(plumb_test_options target)
   plumb_strict(${target})
   plumb_unite(${target})
-  # What is tested is optimised in full; the tests themselves would take half as long again to compile.
-  target_compile_options(${target} PRIVATE $<$<CONFIG:Release>:-O1>)
+  # What is tested is optimised in full; the tests themselves would take half as long again to compile, or under a
+  # sanitizer longer than they run.
+  target_compile_options(${target} PRIVATE $<IF:$<BOOL:${PLUMB_SANITIZE}>,-O0,$<$<CONFIG:Release>:-O1>>)
   if(NOT PLUMB_SANITIZE)
     return()
   elseif(target STREQUAL "plumb_test_main")

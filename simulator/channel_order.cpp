@@ -20,6 +20,8 @@ ChannelOrders::ChannelOrders(const Program& program, ChannelOrder order) : num_b
                                          : last.try_emplace({step.kind, step.peer, lane}, step.message);
       if (is_first) continue;
       const std::size_t before = place->second.index();
+      // Of a message that is there more than twice, simulate() says so when it comes to its ends.
+      if (num_after_[before] == 2 || num_before_[step.message.index()] == 2) continue;
       after_[2 * before + num_after_[before]++] = step.message;
       ++num_before_[step.message.index()];
       place->second = step.message;

@@ -74,6 +74,11 @@ SimTime EngineState::comm_inputs(RankId rank, std::int32_t index) const {
   return last_computed(rank, comm(rank, index).waits);
 }
 
+void EngineState::forget_edges(RankId rank, Range waits) {
+  for (const Wait wait : program.ranks[rank.index()].waits_of(waits))
+    states[step_id(rank, wait).index()].first_edge = 0;
+}
+
 EngineState::Opened EngineState::open_step(RankId rank, StepId step, Range waits) {
   const RankProgram& rank_program = program.ranks[rank.index()];
   StepState& state = states[step.index()];
@@ -87,8 +92,7 @@ EngineState::Opened EngineState::open_step(RankId rank, StepId step, Range waits
       state.inputs_computed = std::max(state.inputs_computed, computed(rank, wait));
       continue;
     }
-    const auto index = static_cast<std::int32_t>(wait.step);
-    const StepId awaited = wait.on == Wait::On::compute ? compute_id(rank, index) : comm_id(rank, index);
+    const StepId awaited = step_id(rank, wait);
     const auto edge = static_cast<std::uint32_t>(first_edge_[rank.index()] + w);
     edges_[edge] = {step, states[awaited.index()].first_edge};
     states[awaited.index()].first_edge = edge;

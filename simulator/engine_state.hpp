@@ -92,6 +92,10 @@ class EngineState {
   std::size_t num_steps() const { return num_steps_; }
   StepId compute_id(RankId rank, std::int32_t index) const { return StepId(first_compute_[rank.index()] + index); }
   StepId comm_id(RankId rank, std::int32_t index) const { return StepId(first_comm_[rank.index()] + index); }
+  StepId step_id(RankId rank, Wait wait) const {
+    const auto index = static_cast<std::int32_t>(wait.step);
+    return wait.on == Wait::On::compute ? compute_id(rank, index) : comm_id(rank, index);
+  }
   bool is_compute(RankId rank, StepId step) const { return step.value < first_comm_[rank.index()]; }
   std::int32_t compute_index(RankId rank, StepId step) const { return step.value - first_compute_[rank.index()]; }
   std::int32_t comm_index(RankId rank, StepId step) const { return step.value - first_comm_[rank.index()]; }
@@ -141,7 +145,8 @@ class EngineState {
   // Knows anew what the step waits for. Its former edges must be gone.
   Opened open_compute(RankId rank, std::int32_t index);
   Opened open_comm(RankId rank, std::int32_t index);
-  void forget_edges(StepId step) { states[step.index()].first_edge = 0; }
+  // Nobody is told any more of what is waited for there.
+  void forget_edges(RankId rank, Range waits);
 
   const Program& program;
   const ChannelOrders channels;

@@ -221,9 +221,9 @@ class Repetition {
     EngineState::Open& open = state_.open[rank.index()];
     std::int32_t& num_computed = state_.num_computed[rank.index()];
     for (std::int32_t i = num_computed; i < open.computes; ++i)
-      state_.forget_edges(state_.compute_id(rank, i));
+      state_.forget_edges(rank, state_.compute(rank, i).waits);
     for (std::int32_t i = comms.begin + comms.steps; i < open.comms; ++i)
-      state_.forget_edges(state_.comm_id(rank, i));
+      state_.forget_edges(rank, state_.comm(rank, i).waits);
     num_computed += times_ * computes.steps;
     state_.running[rank.index()] += times_ * computes.steps;
     open.computes = std::min(length_of(program.compute), open.computes + times_ * computes.steps);

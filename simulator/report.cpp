@@ -111,24 +111,41 @@ void report_traffic(const Program& program, const CostModel& costs, const Timeli
                                   report.bytes_per_step == expected.bytes(costs.bytes());
 }
 
+// A time of all ranks: its sum may be more than fits a SimTime.
+class OverRanks {
+ public:
+  OverRanks(const std::vector<RankReport>& ranks, SimTime (*time_of)(const RankReport&))
+      : num_ranks_(static_cast<std::int64_t>(ranks.size())) {
+    for (const RankReport& rank : ranks) {
+      mean_ += time_of(rank) / num_ranks_;
+      rest_ += time_of(rank) % num_ranks_;
+    }
+  }
+  SimTime mean() const { return mean_ + rest_ / num_ranks_; }
+  double sum() const {
+    return static_cast<double>(mean_.count()) * static_cast<double>(num_ranks_) + static_cast<double>(rest_.count());
+  }
+
+ private:
+  std::int64_t num_ranks_;
+  SimTime mean_{0};  // rounded down, rank by rank
+  SimTime rest_{0};
+};
+
 void report_bubble(SimReport& report) {
-  Bubble& mean = report.bubble;
-  SimTime busy{0};
-  for (const RankReport& rank : report.ranks) {
-    mean.warmup += rank.bubble.warmup;
-    mean.steady += rank.bubble.steady;
-    mean.cooldown += rank.bubble.cooldown;
-    mean.waiting += rank.bubble.waiting;
-    busy += rank.busy;
-  }
-  const auto num_ranks = static_cast<std::int64_t>(report.ranks.size());
-  const auto idle = static_cast<double>(mean.total().count());
-  const double all = static_cast<double>(report.step.count()) * static_cast<double>(num_ranks);
+  const OverRanks warmup(report.ranks, [](const RankReport& rank) { return rank.bubble.warmup; });
+  const OverRanks steady(report.ranks, [](const RankReport& rank) { return rank.bubble.steady; });
+  const OverRanks cooldown(report.ranks, [](const RankReport& rank) { return rank.bubble.cooldown; });
+  const OverRanks waiting(report.ranks, [](const RankReport& rank) { return rank.bubble.waiting; });
+  const OverRanks busy(report.ranks, [](const RankReport& rank) { return rank.busy; });
+  report.bubble.warmup = warmup.mean();
+  report.bubble.steady = steady.mean();
+  report.bubble.cooldown = cooldown.mean();
+  report.bubble.waiting = waiting.mean();
+  const double idle = warmup.sum() + steady.sum() + cooldown.sum() + waiting.sum();
+  const double all = static_cast<double>(report.step.count()) * static_cast<double>(report.ranks.size());
   report.bubble_over_step = all > 0 ? idle / all : 0;
-  report.bubble_over_ideal = busy.count() > 0 ? idle / static_cast<double>(busy.count()) : 0;
-  for (SimTime* part : {&mean.warmup, &mean.steady, &mean.cooldown, &mean.waiting}) {
-    *part /= num_ranks;
-  }
+  report.bubble_over_ideal = busy.sum() > 0 ? idle / busy.sum() : 0;
 }
 
 }  // namespace

@@ -59,10 +59,12 @@ class Engine : private EngineState {
     Recurrence recurrence(*this);
     for (RankId rank; rank.index() < program.ranks.size(); rank = rank.next())
       open_steps(rank, 0);
+    has_begun_ = true;
     propagate();
     start_messages();
     while (next_instant() != EventQueue<SimEvent>::never) {
-      if (recurrence.look()) {
+      // Not between two events of one instant.
+      if (SimTime(next_) > now && recurrence.look()) {
         num_repeated += repeat(*this, recurrence.period(), recurrence.times());
       } else {
         go_through_instant();
@@ -128,11 +130,12 @@ class Engine : private EngineState {
 
   void has_opened(RankId rank, const Opened& opened) {
     if (opened.pending > 0) return;
-    if (opened.ready == now) {
+    const StepState& state = states[opened.step.index()];
+    if (!has_begun_ || (opened.ready == now && state.is_receive())) {
       ready_.push_back({rank, opened.step, SimTime(0)});
       return;
     }
-    const StepState& state = states[opened.step.index()];
+    // It may have been ready in an earlier round of this instant, and then something else would have waited for it.
     if (!state.is_receive()) throw NotOpened{};
     timeline.messages[state.message().index()].posted = opened.ready;
     if (!open_gate(state.message(), receive_missing) || gates[state.message().index()] == 0) throw NotOpened{};
@@ -271,6 +274,7 @@ class Engine : private EngineState {
     if (occupies_link(hop, message)) {
       expect_end(send_of(message));
       expect_end(receive_of(message));
+      if (hop.unit_time > (max_step - now) / times.units) refuse_length();
       push(now + hop.unit_time * times.units, {SimEvent::Kind::sent, message.value});
     } else {
       sent(message);
@@ -298,7 +302,7 @@ class Engine : private EngineState {
 
   // At once; or, if asked for, at the end of the computation that the rank is in the midst of.
   void notice(const Finished& done, const SimEvent& later) {
-    if (notices_late_) {
+    if (notices_late_ && !timeline.ranks[done.rank.index()].compute.empty()) {
       const auto last = static_cast<std::size_t>(running[done.rank.index()]);
       const ComputeTimes& computes = timeline.ranks[done.rank.index()].compute[last];
       if (computes.start < now && now < computes.end) return push(computes.end, later);
@@ -320,9 +324,13 @@ class Engine : private EngineState {
     return hop.unit_time.count() > 0 && timeline.messages[message.index()].units > 0;
   }
 
+  [[noreturn]] static void refuse_length() {
+    throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
+  }
+
   void push(SimTime at, const SimEvent& event) {
     if (at > max_step) {
-      throw InputError("the step would take more than 53 days of virtual time: give smaller costs");
+      refuse_length();
     }
     events.push(at.count(), event);
   }
@@ -331,7 +339,8 @@ class Engine : private EngineState {
   bool notices_late_;
   std::vector<std::array<Hop, 2>> hops_;  // [transfer][direction]
   const std::int32_t open_ahead_;
-  std::int64_t next_ = 0;  // instant
+  std::int64_t next_ = 0;   // instant
+  bool has_begun_ = false;  // all that is opened first is open
   std::vector<Finished> ready_;
   std::vector<Finished> finished_;
   std::vector<NicArbiter::Started> started_;
@@ -357,10 +366,10 @@ std::optional<RepeatedTimeline> simulate_repeating(const Program& program, const
     const std::int64_t num_repeated = engine.run_repeating();
     return RepeatedTimeline{engine.take(), num_repeated};
   } catch (const NotOpened&) {
-    return {};
   } catch (const NotRepeated&) {
-    return {};
+  } catch (const InputError&) {  // the plain way says it, or something that comes before it
   }
+  return {};
 }
 
 Timeline simulate(const Program& program, const CostModel& costs, const SimOptions& options) {

@@ -12,6 +12,7 @@
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
+#include "support/sanitized.hpp"
 
 using namespace plumb;
 using plumb::test::block_policies;
@@ -70,8 +71,9 @@ std::array<std::int64_t, 2> sent_units(const Program& program) {
 TEST_CASE("every schedule under every policy gives sound programs that cannot deadlock and move what the formula says",
           "[cache]") {
   Dice dice(41);
+  const int num_rounds = test::rounds(24, 6);
   for (const ScheduleKind kind : all_schedule_kinds()) {
-    for (int round = 0; round < 24; ++round) {
+    for (int round = 0; round < num_rounds; ++round) {
       const Schedule schedule = random_schedule(dice, kind);
       const Layout& layout = schedule.layout;
       const DepthMap depth = test::random_depth(dice, layout.num_chunks(), 60);

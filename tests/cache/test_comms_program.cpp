@@ -13,6 +13,7 @@
 #include "plumb/schedule/named.hpp"
 #include "support/catch.hpp"
 #include "support/refusals.hpp"
+#include "support/sanitized.hpp"
 
 namespace plumb {
 namespace {
@@ -21,12 +22,7 @@ using test::check_all;
 using test::comms;
 using test::Dice;
 using test::faults_of;
-
-#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
-constexpr bool is_sanitized = true;
-#else
-constexpr bool is_sanitized = false;
-#endif
+using test::is_sanitized;
 
 DepthMap standard_depth(const Layout& layout) {
   const int chunks = layout.num_chunks();

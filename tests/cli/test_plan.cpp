@@ -6,6 +6,7 @@
 
 #include "cli/answer.hpp"
 #include "support/catch.hpp"
+#include "support/sanitized.hpp"
 
 using nlohmann::json;
 using plumb::test::answer;
@@ -147,7 +148,9 @@ TEST_CASE("a comparison, a plan and a simulation of one schedule agree", "[cli]"
 
 TEST_CASE("auto is compared like any other, within its limit and with what it chose", "[cli]") {
   const std::string flags = " --pp 2 --vp 2 --microbatches 4 --layers 9";
-  for (const std::string command : {"plan", "sim --hop-GBps inf --hop-us 0"}) {
+  const std::vector<std::string> commands = {"plan", "sim --hop-GBps inf --hop-us 0"};
+  const auto num_commands = static_cast<std::size_t>(plumb::test::rounds(2, 1));
+  for (const std::string& command : std::span(commands).first(num_commands)) {
     const json rows = answer(command + " --compare interleaved,auto,zb-v --costs depth" + flags).at("schedules");
     REQUIRE(rows.size() == 3);
     CHECK(rows[1].at("schedule") == "auto");

@@ -12,6 +12,7 @@
 #include "simulator/support/models.hpp"
 #include "support/catch.hpp"
 #include "support/refusals.hpp"
+#include "support/sanitized.hpp"
 
 using namespace plumb;
 using namespace plumb::test;
@@ -92,7 +93,8 @@ TEST_CASE("auto is never slower than a named schedule that fits the memory, and 
   Dice dice(7);
   int faster = 0;
   int compared = 0;
-  for (int round = 0; round < 300; ++round) {
+  const int num_rounds = test::rounds(300, 60);
+  for (int round = 0; round < num_rounds; ++round) {
     const AutoRequest request = random_request(dice);
     CAPTURE(round, request.layout.pp(), request.layout.vp(), request.layout.microbatches());
     const AutoSchedule found = auto_schedule(request);
@@ -120,13 +122,14 @@ TEST_CASE("auto is never slower than a named schedule that fits the memory, and 
       faster += found.step < *best ? 1 : 0;
     }
   }
-  CHECK(compared > 150);
+  CHECK(compared > num_rounds / 2);
   CHECK(faster > compared / 2);
 }
 
 TEST_CASE("more memory never makes auto slower, and what it takes stays within each limit", "[simulator]") {
   Dice dice(11);
-  for (int round = 0; round < 12; ++round) {
+  const int num_rounds = test::rounds(12, 3);
+  for (int round = 0; round < num_rounds; ++round) {
     AutoRequest request = random_request(dice);
     request.layout = Layout(dice.roll(2, 3), dice.roll(1, 2), dice.roll(3, 6));
     request.depth = random_depth(dice, request.layout.num_chunks(), 40);

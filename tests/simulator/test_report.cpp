@@ -1,4 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
+#include <array>
 #include <set>
 
 #include <nlohmann/json.hpp>
@@ -176,4 +177,22 @@ TEST_CASE("policies are compared over the standard residual of the same cuts and
   CHECK(json[4]["cache"] == "cached");
   CHECK(json[4]["step_us"] == to_us(rows[4].report.step));
   CHECK_THROWS(compare_policies(schedule, plain, costs));
+}
+
+TEST_CASE("shares of the step are the same when all times are a million times longer", "[simulator]") {
+  const Layout layout(16, 1, 1000);
+  const DepthMap depth(16, 16, DepthMap::even_cuts(16, 16, 16), Residual::standard);
+  const Program program = lower(one_f_one_b(layout), depth, Policy::standard);
+  const auto shares = [&](std::int64_t scale) {
+    const SimTime unit(scale * 1'000'000);
+    const SimReport report = report_of(program, CostModel(action_times(unit, unit, SimTime(0)),
+                                                          Link{1000 * unit, SimTime(0), SimTime(0)}, storage_bytes));
+    const double step = to_us(report.step);
+    return std::array{report.bubble_over_step, report.bubble_over_ideal, to_us(report.bubble.warmup) / step,
+                      to_us(report.bubble.steady) / step, to_us(report.bubble.waiting) / step};
+  };
+  const auto small = shares(1);
+  const auto large = shares(1'000'000);
+  for (std::size_t i = 0; i < small.size(); ++i)
+    CHECK(large[i] == Approx(small[i]).margin(1e-9));
 }

@@ -216,6 +216,11 @@ TEST_CASE("a model for another number of chunks and a step of years are refused"
   const CostModel slow(action_times(max_duration, max_duration / 2, max_duration / 2), Link{}, storage_bytes);
   CHECK_THROWS_WITH(simulate(standard_program(one_f_one_b(Layout(1, 1, 2400)), slow), slow),
                     Catch::Matchers::Contains("53 days"));
+  // One message of 20000 blocks, 1000 s each: more than any time can say.
+  const DepthMap deep(20000, 1, DepthMap::even_cuts(20000, 20000, 2));
+  const CostModel wide(action_times(us(1), us(1), us(1)), Link{SimTime(0), max_duration, max_duration}, storage_bytes);
+  CHECK_THROWS_WITH(simulate(lower(one_f_one_b(Layout(2, 1, 2)), deep, Policy::naive), wide),
+                    Catch::Matchers::Contains("53 days"));
 }
 
 TEST_CASE("a program whose messages do not fit together is refused", "[simulator]") {
