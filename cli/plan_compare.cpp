@@ -162,8 +162,8 @@ std::string schedule_table(const Options& options, const std::vector<ScheduleRow
       first = false;
     }
     if (const double chunks = chunks_beyond_limit(options, row); chunks > 0) {
-      text += fmt::format("{}{} holds {:g} chunks on a rank, more than --memory-chunks {}\n", first ? "\n" : "",
-                          row.schedule, chunks, *options.memory_chunks);
+      text += fmt::format("{}{} holds {:g} chunks of V = {} on a rank, more than --memory-chunks {}\n",
+                          first ? "\n" : "", row.schedule, chunks, options.vp, *options.memory_chunks);
       first = false;
     }
     if (!row.refused.empty()) {
