@@ -29,7 +29,7 @@ constexpr std::align_val_t kAlignment{kHugePage};
 #if defined(__x86_64__)
 void copy_lines(const float* from, float* to, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 16) {
-    _mm_prefetch(reinterpret_cast<const char*>(from + i + 512), _MM_HINT_T0);
+    __builtin_prefetch(from + i + 512);
     for (std::size_t k = 0; k < 16; k += 4) {
       _mm_stream_ps(to + i + k, _mm_load_ps(from + i + k));
     }
@@ -44,7 +44,7 @@ float read_lines(const float* from, std::size_t count) {
   for (std::size_t i = 0; i < count; i += 64) {
 #pragma GCC unroll 4
     for (std::size_t k = 0; k < 64; k += 16) {
-      _mm_prefetch(reinterpret_cast<const char*>(from + i + k + 1024), _MM_HINT_T0);
+      __builtin_prefetch(from + i + k + 1024);
     }
 #pragma GCC unroll 16
     for (std::size_t k = 0; k < 16; ++k) {

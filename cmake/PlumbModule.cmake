@@ -38,6 +38,15 @@ function(plumb_unite target)
   endif()
 endfunction()
 
+# plumb_program_options(<target>): how programs and what only they share are compiled. Modules do the work; under a sanitizer
+# a program's own code takes longer to optimise than to run.
+function(plumb_program_options target)
+  plumb_strict(${target})
+  if(PLUMB_SANITIZE)
+    target_compile_options(${target} PRIVATE -O0)
+  endif()
+endfunction()
+
 # plumb_add_module(<name> HEADERS <public headers> SOURCES <files> [PUBLIC <libs>] [PRIVATE <libs>])
 # Static library plumb_<name>, known to everybody as plumbline::<name>. Public headers lie in include/plumb/<name>/ and are
 # listed one by one: each is compiled alone by all_verify_interface_header_sets, and only include/ is visible to others.
@@ -72,7 +81,7 @@ function(plumb_add_program name)
   cmake_parse_arguments(PARSE_ARGV 1 arg "" "" "SOURCES;LIBRARIES")
   add_executable(${name} ${arg_SOURCES})
   target_link_libraries(${name} PRIVATE ${arg_LIBRARIES})
-  plumb_strict(${name})
+  plumb_program_options(${name})
   plumb_precompile(${name} programs ${arg_LIBRARIES})
   install(TARGETS ${name} RUNTIME OPTIONAL)  # what was not built does not stop the libraries
 endfunction()
