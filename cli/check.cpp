@@ -20,6 +20,7 @@
 #include "plumb/schedule/compute_csv.hpp"
 #include "plumb/schedule/error.hpp"
 #include "plumb/schedule/named.hpp"
+#include "schedule_file.hpp"
 
 namespace plumb::cli {
 
@@ -118,10 +119,7 @@ void place_in_file(const CsvColumns& columns, std::vector<ScheduleFault>& faults
   }
 }
 
-Answer check_compute_csv(const std::string& text, const Options& options) {
-  CsvColumns columns;
-  Schedule schedule =
-      read_compute_csv(text, options.file, std::nullopt, dialect_of(options), &columns, CsvFit::nearest);
+Answer check_computations(Schedule schedule, const CsvColumns& columns, const Options& options) {
   place_as_asked(options, schedule.layout);
   const Layout& layout = schedule.layout;
   Answer answer;
@@ -145,8 +143,33 @@ Answer check_compute_csv(const std::string& text, const Options& options) {
   return answer;
 }
 
+Answer check_compute_csv(const std::string& text, const Options& options) {
+  CsvColumns columns;
+  Schedule schedule =
+      read_compute_csv(text, options.file, std::nullopt, dialect_of(options), &columns, CsvFit::nearest);
+  return check_computations(std::move(schedule), columns, options);
+}
+
+// torch writes GPipe and 1F1B so: computations, and a REDUCE_GRAD at the end.
+Answer check_without_messages(const CommsSchedule& comms, const Options& options) {
+  CsvColumns columns;
+  std::size_t num_others = 0;
+  for (const std::vector<CommsItem>& items : comms.ranks) {
+    std::vector<std::uint32_t>& row = columns.emplace_back();
+    for (std::size_t i = 0; i < items.size(); ++i) {
+      if (std::holds_alternative<Action>(items[i])) row.push_back(static_cast<std::uint32_t>(i));
+    }
+    num_others += items.size() - row.size();
+  }
+  Answer answer = check_computations(computations_of(comms), columns, options);
+  answer.notes.push_back(fmt::format(
+      "no SEND and no RECV: read as computations alone, {} UNSHARD, RESHARD and REDUCE_GRAD left aside", num_others));
+  return answer;
+}
+
 Answer check_comms_csv(const std::string& text, const Options& options) {
   CommsSchedule schedule = read_comms_csv(text, options.file, std::nullopt, dialect_of(options), CsvFit::nearest);
+  if (!has_messages(schedule)) return check_without_messages(schedule, options);
   place_as_asked(options, schedule.layout);
   std::size_t num_computations = 0;
   std::size_t num_items = 0;

@@ -20,6 +20,9 @@ struct ScheduleFile {
   std::optional<CommsSchedule> comms;  // all of it
 };
 
+// Whether anything is sent or received in it.
+bool has_messages(const CommsSchedule& schedule);
+
 // If --schedule names a file: reads it, once, and sets P, V, M and the placement of the options by it. Throws
 // InputError if it is not legal, contradicts these flags, or stands beside one that orders computations.
 void apply_schedule_file(Options& options);

@@ -44,6 +44,18 @@ TEST_CASE("a file with communication is simulated as it stands", "[cli]") {
   }
 }
 
+TEST_CASE("torch's files of computations that end with REDUCE_GRAD are read as computations", "[cli]") {
+  const std::string torch = PLUMB_TORCH_DATA;
+  const json gpipe = answer("check " + torch + "/GPipe_P4_V1_M8_pipeline_order_ASIS.csv");
+  CHECK(gpipe.at("ok") == true);
+  CHECK(gpipe.at("channels_safe").size() == 6);
+  const std::string file = " --schedule " + torch + "/GPipe_P4_V1_M8_pipeline_order_ASIS.csv";
+  CHECK(fine("plan --format csv" + file) == fine("plan --format csv --pp 4 --microbatches 8 --schedule gpipe"));
+  const Run off_by_one = run_plumb("check " + torch + "/1F1B_P4_V1_M8_pipeline_order_ASIS.csv");
+  CHECK(off_by_one.exit_code == 1);
+  CHECK(off_by_one.out.find("no SEND and no RECV: read as computations alone") != std::string::npos);
+}
+
 TEST_CASE("what does not go with a schedule of one's own is refused in one line", "[cli]") {
   const std::string file = written("csv-comms", "interleaved");
   require_refused("sim --layers 8" + file, "none for blocks: give --residual standard");
