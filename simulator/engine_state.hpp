@@ -122,8 +122,10 @@ class EngineState {
     missing = static_cast<std::uint8_t>(missing - gate);
     return true;
   }
-  // When the last computation behind a message ended, or behind a step that has finished.
+  // When the last computation behind a message ended, or behind a step that has finished. Throws NotOpened if an end is
+  // not open.
   SimTime computed(MessageId message) const {
+    if (ends[message.index()].send == 0 || ends[message.index()].receive == 0) throw NotOpened{};
     return std::max(states[send_of(message).index()].inputs_computed,
                     states[receive_of(message).index()].inputs_computed);
   }

@@ -3,9 +3,9 @@
 // repetition.hpp (private): tells a period again instead of simulating it.
 //
 // What happened in the period happens again to later steps and messages, each time one period later; a simulation that
-// went through it would end in the same state, bit for bit. Every wait that ends is counted as the simulation would
-// have counted it, also those of steps far ahead, so that what would have begun is known: if that is not exactly what
-// began in the period, this was no repetition after all.
+// went through it would end in the same state, bit for bit. Only times are told: what is told has no state of its own.
+// Behind it all that is open is opened anew, by what has finished until then, and must be ready, waiting or on its way
+// exactly as it was a period ago; if it is not, this was no repetition after all.
 #pragma once
 
 #include <cstdint>

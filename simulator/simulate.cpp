@@ -43,7 +43,7 @@ class Engine : private EngineState {
 
   // Through every step. Throws what is wrong with the program, and SimulationStuck.
   void run() {
-    if (!open_all()) static_cast<void>(StepGraph(program));
+    if (!open_all()) static_cast<void>(StepGraph(program));  // says what it is
     propagate();
     start_messages();
     while (next_instant() != EventQueue<SimEvent>::never)
@@ -349,6 +349,8 @@ class Engine : private EngineState {
 // A small program is through before its repetitions are found.
 constexpr std::size_t fewest_steps = std::size_t{1} << 16;
 
+// Computations of a rank between the one that starts and the last that is open: more than anything of our programs is
+// ready ahead of its turn, but where the network is full.
 constexpr std::int32_t usual_open_ahead = 128;
 
 }  // namespace
